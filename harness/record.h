@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * record.h - one line of JSON: what was run, on what, was it right, what was measured.
+ * The names are documented in profiles/record.schema.json.  A NaN number is written as null.
+ */
+#ifndef HARNESS_RECORD_H
+#define HARNESS_RECORD_H
+
+#include <jansson.h>
+
+#include "harness/device.h"
+#include "harness/instrument.h"
+#include "reference/reference.h"
+
+#define RECORD_SCHEMA 1
+#define RECORD_KERNELS 16
+
+enum record_status {
+  STATUS_PASS,
+  STATUS_FAIL,
+  STATUS_INVALID,
+  STATUS_UNSUPPORTED,
+  STATUS_SKIP,
+  STATUS_OOM,
+  STATUS_TIMEOUT,
+  STATUS_CRASH,
+};
+
+struct record {
+  char run_id[40], suite[64], impl[64];
+  struct attn_problem problem;
+  enum record_status status;
+  char reason[256];
+
+  bool verified;
+  struct ref_verdict verdict;
+  double err_vs_naive; /* rel_fro over naive's in the same types; NaN: no naive in the run */
+  int rerun_bitwise;   /* 1 same bits twice, 0 not, -1 not tried */
+  int guards_intact, inputs_unchanged; /* checks; -1 not tried */
+
+  bool timed;
+  enum device_cache cache;
+  enum device_mode mode;
+  const char *method; /* "hidden-events", "host-clock" */
+  double median_s, ci_lo_s, ci_hi_s, min_s, sample_mhz;
+  int n, processes;
+  double *samples; /* n seconds, owned; samples of one process are contiguous */
+
+  double tflops, gbps, of_matmul, of_copy;
+
+  struct counters counters;
+  double compulsory_bytes, model_bytes;
+
+  double workspace_bytes, peak_bytes;
+
+  struct kernel_info kernels[RECORD_KERNELS];
+  int nkernels;
+
+  struct device_state state;
+  struct device_ceilings ceilings;
+};
+
+const char *record_status_name(enum record_status s);
+void record_init(struct record *r); /* everything unknown */
+void record_free(struct record *r);
+/* The record as JSON, with device, build and repro filled in; a new reference. */
+json_t *record_to_json(const struct record *r, const struct device *dev, const char *repro);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store.h - results files: JSON lines, appended and fsynced one record at a time.
+ */
+#ifndef HARNESS_STORE_H
+#define HARNESS_STORE_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct store {
+  int fd;
+  char path[512];
+};
+
+/* Opens for appending, creating the file. A torn last line (a writer was killed) is completed
+ * with a newline so that it stays one bad line. On failure -1 and one line in err. */
+int store_open(struct store *s, const char *path, char *err, size_t errlen);
+/* Appends one record and fsyncs. -1 and a line in err on a full disk; the file keeps every earlier
+ * record and no partial line. */
+int store_append(struct store *s, json_t *record, char *err, size_t errlen);
+void store_close(struct store *s);
+
+/* Calls each(record, line number, ctx) for every record of the file; torn or foreign lines are
+ * counted in *bad and skipped. -1 and a line in err if the file cannot be read. */
+int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx), void *ctx,
+               int *bad, char *err, size_t errlen);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attn.h - the contract between attnbench and anything that computes attention.
+ *
+ * A problem is one attention computation, as a plain value.  An implementation is a const
+ * descriptor that says which problems it takes and enqueues them.  The same descriptor is compiled
+ * in (impl/registry.c) or exported by a shared object (struct attn_plugin, symbol "attn_plugin").
+ * An implementation imports nothing from the host program.
+ *
+ * Semantics of every option, to the sign and the off-by-one: reference/SEMANTICS.
+ */
+#ifndef ATTN_H
+#define ATTN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTN_ABI 1
+#define ATTN_MAX_RUNS 64 /* distinct count x sq/sk entries of a ragged batch */
+
+/* ---- status --------------------------------------------------------------------------------- */
+
+enum attn_status {
+  ATTN_OK = 0,
+  ATTN_EINVAL,       /* malformed argument */
+  ATTN_ENOMEM,       /* host, device or SRAM memory exhausted */
+  ATTN_EUNSUPPORTED, /* see the implementation's unsupported() for the reason */
+  ATTN_EDEVICE,      /* the device or a vendor library reported an error */
+};
+
+/* ---- problem -------------------------------------------------------------------------------- */
+
+enum attn_op { ATTN_FWD, ATTN_BWD, ATTN_DECODE, ATTN_APPEND };
+enum attn_dtype { ATTN_F32, ATTN_BF16, ATTN_F16 };
+enum attn_mask { ATTN_MASK_NONE, ATTN_MASK_CAUSAL, ATTN_MASK_CAUSAL_TOPLEFT, ATTN_MASK_WINDOW };
+enum attn_layout { ATTN_BSHD, ATTN_BHSD, ATTN_PACKED };
+
+/* count sequences of sq queries on sk keys */
+struct attn_run {
+  int64_t count, sq, sk;
+};
+
+/* One attention computation.  O = softmax(mask(softcap(scale * Q K^T)) + alibi) V, per head.
+ * Uniform batch: nruns == 0, b sequences of sq x sk.  Ragged batch: nruns > 0, b is the sum of the
+ * counts, sq and sk are the maxima, and the layout is ATTN_PACKED. */
+struct attn_problem {
+  enum attn_op op;
+  enum attn_dtype dtype;
+  int64_t b, hq, hkv, sq, sk, d, dv;
+  enum attn_mask mask;
+  int64_t window_left, window_right; /* ATTN_MASK_WINDOW; -1 is unlimited */
+  double softcap;                    /* 0: none */
+  bool alibi;
+  double dropout_p; /* 0: none */
+  uint64_t dropout_seed;
+  double scale; /* 0: 1/sqrt(d) */
+  int64_t page; /* tokens per KV page; 0: contiguous */
+  enum attn_layout layout;
+  bool deterministic; /* same bits run to run wanted */
+  int nruns;
+  struct attn_run runs[ATTN_MAX_RUNS];
+};
+
+#define ATTN_PROBLEM_TEXT 1024 /* size of the buffer that always holds a printed problem */
+
+/* Parses the canonical problem string ("op=fwd dtype=bf16 b=1 hq=32 ..."), key=value separated by
+ * blanks or commas, any order, k suffix = 1024.  On failure returns ATTN_EINVAL and one line in
+ * err: what, where, what to do. */
+int attn_problem_parse(const char *text, struct attn_problem *p, char *err, size_t errlen);
+
+/* Prints in canonical order, defaults left out; parse(print(p)) == p. */
+void attn_problem_print(const struct attn_problem *p, char *buf, size_t len);
+
+/* ATTN_OK, or ATTN_EINVAL and a reason. Every parsed problem is valid. */
+int attn_problem_check(const struct attn_problem *p, char *err, size_t errlen);
+
+/* Expands sweeps (sk=512..16k doubles, d=64,128 lists, tokens=16k, model=NAME read from
+ * models_dir) and calls emit once per problem, leftmost key outermost. */
+int attn_problem_sweep(const char *text, const char *models_dir,
+                       int (*emit)(const struct attn_problem *p, void *ctx), void *ctx, char *err,
+                       size_t errlen);
+
+/* Functions of the problem alone. */
+double attn_problem_scale(const struct attn_problem *p);        /* the scale in effect */
+int64_t attn_problem_total_q(const struct attn_problem *p);     /* query rows, all sequences */
+int64_t attn_problem_total_k(const struct attn_problem *p);     /* key rows, all sequences */
+double attn_problem_pairs(const struct attn_problem *p);        /* unmasked (query,key), one head */
+double attn_problem_flops(const struct attn_problem *p);        /* exact mask count; 2.5x for bwd */
+double attn_problem_flops_halved(const struct attn_problem *p); /* the causal = 1/2 convention */
+double attn_problem_compulsory_read(const struct attn_problem *p);  /* bytes */
+double attn_problem_compulsory_write(const struct attn_problem *p); /* bytes */
+/* Half-open range of keys that query i of a sequence of sq x sk sees; empty if lo >= hi. */
+void attn_problem_visible(const struct attn_problem *p, int64_t sq, int64_t sk, int64_t i,
+                          int64_t *lo, int64_t *hi);
+/* sequence s of the batch, 0 <= s < b: its lengths */
+void attn_problem_seq(const struct attn_problem *p, int64_t s, int64_t *sq, int64_t *sk);
+
+size_t attn_dtype_size(enum attn_dtype t);
+const char *attn_op_name(enum attn_op op);
+const char *attn_dtype_name(enum attn_dtype t);
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+/* Element (b, s, h, i) of a tensor is data[b*sb + s*ss + h*sh + i]: strides in elements, the head
+ * dimension is contiguous.  Packed (ragged) tensors have sb == 0 and sequence n starts at row
+ * cu_seqlens[n]. */
+struct attn_tensor {
+  void *data;
+  int64_t sb, ss, sh;
+};
+
+/* All pointers are device pointers (host pointers on the cpu device).
+ *   q, o, dout, dq   (b, sq, hq, d|dv)        k, dk   (b, sk, hkv, d)       v, dv (b, sk, hkv, dv)
+ *   lse  float, natural log, (b, hq, sq) dense, ragged (hq, total_q); -inf for an empty row.
+ * Forward writes o and lse; backward reads q,k,v,o,lse,dout and writes dq,dk,dv. */
+struct attn_args {
+  struct attn_tensor q, k, v, o, dout, dq, dk, dv;
+  float *lse;
+  const int32_t *cu_seqlens_q, *cu_seqlens_k; /* b+1 entries on the device; NULL when uniform */
+  void *workspace;                            /* at least workspace() bytes, 1024-byte aligned */
+  size_t workspace_bytes;
+};
+
+/* ---- device --------------------------------------------------------------------------------- */
+
+enum attn_device_kind { ATTN_CPU, ATTN_CUDA };
+
+struct attn_device {
+  enum attn_device_kind kind;
+  int index;
+  char name[128];
+  int sm;              /* CUDA compute capability * 10 (90 = Hopper); 0 on the cpu device */
+  int multiprocessors; /* SMs, or host cores */
+  size_t memory_bytes; /* total HBM; host memory on the cpu device */
+  size_t sram_bytes;   /* shared memory a block may use; M of the two-level machine */
+  size_t l2_bytes;
+};
+
+/* ---- the two-level-memory machine (device cpu) ----------------------------------------------- */
+
+/* One core of the machine: a worker thread with a private SRAM of sram_bytes. Implementations for
+ * the cpu device receive a struct attn_machine * as their stream and touch HBM (the tensors and
+ * the workspace) only through counted loads and stores; impl/cpu/machine.h has them. */
+struct attn_core {
+  float *sram;
+  size_t sram_bytes, sram_used, sram_peak;
+  uint64_t hbm_read_bytes, hbm_write_bytes;
+};
+
+struct attn_machine {
+  size_t sram_bytes;
+  int ncores;
+  /* Calls body(core, i, ctx) for 0 <= i < n on all cores; returns the first non-zero status. */
+  int (*parallel)(struct attn_machine *m, int64_t n,
+                  int (*body)(struct attn_core *core, int64_t i, void *ctx), void *ctx);
+};
+
+/* ---- implementation ------------------------------------------------------------------------- */
+
+/* Bytes that an algorithm means to move between HBM and the chip. */
+struct attn_traffic {
+  double read_bytes, write_bytes;
+};
+
+/* What the arithmetic does to the numbers; the error bound (reference/bound.c) follows from it. */
+enum attn_round { ATTN_ROUND_F32, ATTN_ROUND_STORAGE }; /* kept in fp32, or rounded to p->dtype */
+struct attn_numerics {
+  enum attn_round score; /* scaled scores before exp */
+  enum attn_round prob;  /* P as an operand of P V, and P, dS in backward */
+  bool sum_of_rounded;   /* the denominator sums rounded P */
+  bool normalize_first;  /* P is divided by its sum before P V */
+  double exp_rel;        /* relative error of the exponential, 0: 2 ulp of fp32 */
+  bool accum_truncates;  /* tensor cores: additions truncate instead of rounding to nearest */
+  enum attn_round grad;  /* accumulators of dQ, dK, dV between tiles or heads */
+};
+
+struct attn_impl {
+  int abi;          /* ATTN_ABI */
+  const char *name; /* device/algorithm[-architecture] */
+  enum attn_device_kind device;
+  const char *summary;    /* one line */
+  const char *provenance; /* who wrote it, the paper or library it follows */
+  struct attn_numerics numerics;
+
+  /* NULL, or why not ("head dim 96 needs padding to 128"). Must decide before anything else runs.
+   */
+  const char *(*unsupported)(const struct attn_problem *p, const struct attn_device *dev);
+  /* Scratch bytes, for run's args->workspace. */
+  size_t (*workspace)(const struct attn_problem *p, const struct attn_device *dev);
+  /* Builds whatever depends on the problem alone (plans, handles) into *plan; may be slow. NULL:
+   * nothing to prepare, and run receives the problem as its plan. */
+  int (*prepare)(const struct attn_problem *p, const struct attn_device *dev, void **plan);
+  /* Enqueues one computation on stream (cudaStream_t, or struct attn_machine * on the cpu device).
+   * No allocation, no synchronisation, no conversion of inputs. */
+  int (*run)(void *plan, const struct attn_args *args, void *stream);
+  void (*finish)(void *plan);
+  /* Bytes it means to move; NULL where the algorithm is not known. */
+  void (*traffic)(const struct attn_problem *p, const struct attn_device *dev,
+                  struct attn_traffic *t);
+};
+
+/* ---- registry and plugins -------------------------------------------------------------------- */
+
+/* The built-ins, in order of the table, NULL-ended. */
+const struct attn_impl *const *attn_builtins(void);
+
+/* What a plugin exports under the symbol "attn_plugin". */
+struct attn_plugin {
+  int abi; /* ATTN_ABI */
+  int count;
+  const struct attn_impl *const *impls;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

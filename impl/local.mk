@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# impl/: what is measured. One implementation = its file(s) here + one row in registry.c + one line
+# in impl/SOURCES (the files that its impl_hash covers).
+lib_LIBRARIES = libattnbench.a
+libattnbench_a_SOURCES = \
+  impl/attn.h \
+  impl/convert.h \
+  impl/problem.c \
+  impl/registry.c
+if HAVE_CUDA
+libattnbench_a_SOURCES += 
+endif
+cuda_objects +=
+
+# Hashes of the implementations' sources, comments and white space stripped.
+BUILT_SOURCES += impl/impl-hash.h
+CLEANFILES += impl/impl-hash.h
+impl/impl-hash.h: $(srcdir)/impl/SOURCES $(srcdir)/build-aux/impl-hash $(libattnbench_a_SOURCES)
+	@$(MKDIR_P) impl
+	$(AM_V_GEN)$(SHELL) $(srcdir)/build-aux/impl-hash --header $(srcdir) > $@.tmp && mv $@.tmp $@
+EXTRA_DIST += impl/SOURCES build-aux/impl-hash

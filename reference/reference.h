@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reference.h - what is true: fp64 attention from the same rounded inputs, and the verdict.
+ *
+ * The reference implements reference/SEMANTICS and knows no implementation.  Host and CUDA
+ * versions exist (exact.c, exact.cu) and are validated against each other; bound.h holds the
+ * componentwise a-priori bound that both use, derived in reference/BOUNDS.
+ */
+#ifndef REFERENCE_H
+#define REFERENCE_H
+
+#include "impl/attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a verdict's worst element is. */
+struct ref_worst {
+  const char *tensor; /* "o", "lse", "dq", "dk", "dv" */
+  int64_t seq, row, head, col;
+  double got, want, bound;
+};
+
+struct ref_verdict {
+  bool pass;                        /* !(err <= bound) nowhere; NaN fails */
+  double bound_ratio;               /* max err/bound over O (fwd), or over dQ, dK, dV (bwd) */
+  double lse_bound_ratio;           /* max err/bound over LSE; NaN where LSE is not an output */
+  double max_ulp;                   /* of the storage type, at max(|want|, sum w|v|) scale */
+  double rel_fro;                   /* ||got - want|| / ||want|| over the checked elements */
+  int64_t checked_rows, total_rows; /* rows of (seq, head, position) that were compared */
+  struct ref_worst worst;           /* of the largest ratio, or the first non-finite */
+};
+
+/* How much to check. All rows when rows_max is 0 or not smaller than their number, otherwise
+ * rows_max of them: the first and last of each sequence, tile edges, and random ones from seed. */
+struct ref_plan {
+  int64_t rows_max;
+  uint64_t seed;
+};
+
+/* Compares the outputs in got (fwd: o, lse; bwd: dq, dk, dv) with the truth for the inputs in got
+ * (bwd: q, k, v, dout, and o and lse as given to the implementation). Host pointers. */
+int ref_verify_host(const struct attn_problem *p, const struct attn_numerics *num,
+                    const struct attn_args *got, const struct ref_plan *plan,
+                    struct ref_verdict *v);
+
+/* Fills o (rounded to storage) and lse for all rows: inputs of a backward run. Host pointers. */
+int ref_forward_host(const struct attn_problem *p, const struct attn_args *args);
+
+/* The same on the GPU; device pointers, everything enqueued on stream and awaited. Scratch is
+ * allocated and freed inside. */
+int ref_verify_cuda(const struct attn_problem *p, const struct attn_numerics *num,
+                    const struct attn_args *got, const struct ref_plan *plan, void *stream,
+                    struct ref_verdict *v);
+int ref_forward_cuda(const struct attn_problem *p, const struct attn_args *args, void *stream);
+
+/* One row of exact forward on the host, for tests and laws: o[dv] and *lse. */
+int ref_row_host(const struct attn_problem *p, const struct attn_args *args, int64_t seq,
+                 int64_t head, int64_t row, double *o, double *lse);
+
+/* Exact gradients of everything on the host, for tests: arrays as the tensors, in double. */
+int ref_backward_host(const struct attn_problem *p, const struct attn_args *args, double *dq,
+                      double *dk, double *dv);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
