@@ -5,7 +5,6 @@ lib_LIBRARIES = libattnbench.a
 libattnbench_a_SOURCES = \
   impl/attn.h \
   impl/convert.h \
-  impl/problem.c \
   impl/registry.c
 if HAVE_CUDA
 libattnbench_a_SOURCES += 
