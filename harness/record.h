@@ -30,7 +30,7 @@ struct record {
   char run_id[40], suite[64], impl[64];
   struct attn_problem problem;
   enum record_status status;
-  char reason[256];
+  char reason[256], provenance[128];
 
   bool verified;
   struct ref_verdict verdict;
@@ -44,7 +44,7 @@ struct record {
   const char *method; /* "hidden-events", "host-clock" */
   double median_s, ci_lo_s, ci_hi_s, min_s, sample_mhz;
   int n, processes;
-  double *samples; /* n seconds, owned; samples of one process are contiguous */
+  double *samples; /* n seconds, the caller's; those of one process are contiguous */
 
   double tflops, gbps, of_matmul, of_copy;
 
@@ -62,7 +62,6 @@ struct record {
 
 const char *record_status_name(enum record_status s);
 void record_init(struct record *r); /* everything unknown */
-void record_free(struct record *r);
 /* The record as JSON, with device, build and repro filled in; a new reference. */
 json_t *record_to_json(const struct record *r, const struct device *dev, const char *repro);
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rng.h - SplitMix64 (Steele, Lea, Flood 2014): a counter-based stream, so that element i of seed s
+ * is the same in any order and on any number of threads.
+ */
+#ifndef HARNESS_RNG_H
+#define HARNESS_RNG_H
+
+#include <stdint.h>
+
+static inline uint64_t rng_at(uint64_t seed, uint64_t i)
+{
+  uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+/* Uniform in [0, n), n < 2^32. */
+static inline uint32_t rng_below(uint64_t seed, uint64_t i, uint32_t n)
+{
+  return (uint32_t)((rng_at(seed, i) >> 32) * n >> 32);
+}
+
+#endif

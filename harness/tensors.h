@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tensors.h - the operands of a problem: sizes and strides by layout, seeded random inputs, their
+ * copies on the host and on the device.
+ */
+#ifndef HARNESS_TENSORS_H
+#define HARNESS_TENSORS_H
+
+#include "harness/arena.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum operand { OP_Q, OP_K, OP_V, OP_O, OP_DOUT, OP_DQ, OP_DK, OP_DV, OP_LSE, OPERANDS };
+
+struct tensors {
+  const struct attn_problem *p;
+  struct arena *arena;
+  bool used[OPERANDS], output[OPERANDS]; /* by the problem's op */
+  size_t bytes[OPERANDS];
+  struct arena_buffer *buffer[OPERANDS];
+  struct arena_buffer *cu_q, *cu_k;
+  void *host[OPERANDS];  /* inputs as uploaded; owned */
+  struct attn_args args; /* device pointers; workspace left for the caller to set */
+};
+
+const char *operand_name(enum operand op);
+
+/* Strides of an operand under p->layout, and its bytes. */
+struct attn_tensor operand_strides(const struct attn_problem *p, enum operand op);
+size_t operand_bytes(const struct attn_problem *p, enum operand op);
+
+/* Fills n elements with standard normal values of seed, rounded to t; all cores. */
+void tensors_random(enum attn_dtype t, void *to, int64_t n, uint64_t seed);
+
+/* Allocates every operand on the device (outputs poisoned). */
+int tensors_create(struct tensors *t, const struct attn_problem *p, struct arena *arena);
+/* Draws q, k, v (and dout) from seed, uploads them; backward also makes o and lse exact. */
+int tensors_draw(struct tensors *t, uint64_t seed);
+int tensors_poison_outputs(struct tensors *t);
+/* 1: the inputs on the device still are what was uploaded, 0: changed, -1: could not tell */
+int tensors_inputs_unchanged(struct tensors *t);
+/* A 64-bit hash of the output bits; *status is ATTN_OK or the reason why 0 came back. */
+uint64_t tensors_output_hash(struct tensors *t, int *status);
+void tensors_destroy(struct tensors *t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
