@@ -66,7 +66,7 @@ struct attn_problem {
   struct attn_run runs[ATTN_MAX_RUNS];
 };
 
-#define ATTN_PROBLEM_TEXT 1024 /* size of the buffer that always holds a printed problem */
+#define ATTN_PROBLEM_TEXT 4096 /* size of the buffer that always holds a printed problem */
 
 /* Parses the canonical problem string ("op=fwd dtype=bf16 b=1 hq=32 ..."), key=value separated by
  * blanks or commas, any order, k suffix = 1024.  On failure returns ATTN_EINVAL and one line in
@@ -145,8 +145,11 @@ struct attn_device {
 
 /* One core of the machine: a worker thread with a private SRAM of sram_bytes. Implementations for
  * the cpu device receive a struct attn_machine * as their stream and touch HBM (the tensors and
- * the workspace) only through counted loads and stores; impl/cpu/machine.h has them. */
+ * the workspace) only through counted loads and stores; impl/cpu/machine.h has them by name. */
+struct attn_machine;
+
 struct attn_core {
+  const struct attn_machine *machine;
   float *sram;
   size_t sram_bytes, sram_used, sram_peak;
   uint64_t hbm_read_bytes, hbm_write_bytes;
@@ -155,9 +158,20 @@ struct attn_core {
 struct attn_machine {
   size_t sram_bytes;
   int ncores;
-  /* Calls body(core, i, ctx) for 0 <= i < n on all cores; returns the first non-zero status. */
+  /* Calls body(core, i, ctx) for 0 <= i < n on all cores, each call with an empty SRAM; returns the
+   * first non-zero status. Not to be nested. */
   int (*parallel)(struct attn_machine *m, int64_t n,
                   int (*body)(struct attn_core *core, int64_t i, void *ctx), void *ctx);
+  /* A tile of so many floats in SRAM, 32-byte aligned; NULL if what is left cannot hold it. Lives
+   * until the body returns. */
+  float *(*alloc)(struct attn_core *core, size_t floats);
+  /* Copies a rows x cols tile from HBM (elements of type t, rows stride elements apart) to SRAM
+   * (fp32, rows ld floats apart), zeroing the columns up to the next multiple of 8 within ld. */
+  void (*load)(struct attn_core *core, float *tile, int64_t ld, enum attn_dtype t, const void *hbm,
+               int64_t stride, int64_t rows, int64_t cols);
+  /* And back, rounding to t. */
+  void (*store)(struct attn_core *core, const float *tile, int64_t ld, enum attn_dtype t, void *hbm,
+                int64_t stride, int64_t rows, int64_t cols);
 };
 
 /* ---- implementation ------------------------------------------------------------------------- */
