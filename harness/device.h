@@ -29,7 +29,7 @@ struct device_timing {
 
 struct device_sample {
   double seconds; /* of the run alone: hidden event pair minus the empty hidden pair */
-  double mhz;     /* clock counted inside the chip around the run; 0: unknown */
+  double mhz;     /* clock counted inside the chip around the run; NaN: unknown */
 };
 
 /* Measured on this device in this process; 0: not measured. Rates are per second. */
@@ -67,10 +67,12 @@ struct device_ops {
   /* NULL if a device of this kind is here, or why not (no side effect on this process: safe
    * before fork). */
   const char *(*absent)(void);
+  int (*count)(void); /* how many there are; as free of side effects as absent */
   int (*open)(struct device *dev, const struct device_options *o);
   void (*close)(struct device *dev);
   int (*alloc)(struct device *dev, size_t bytes, void **p); /* 1024-byte aligned */
   void (*free)(struct device *dev, void *p);
+  int (*available)(struct device *dev, size_t *bytes); /* memory that alloc could still give */
   int (*upload)(struct device *dev, void *to, const void *from, size_t bytes);
   int (*download)(struct device *dev, void *to, const void *from, size_t bytes);
   int (*fill)(struct device *dev, void *to, uint32_t pattern, size_t bytes);

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # harness/: how it is measured; everything but main.c is in the library.
 libattnbench_a_SOURCES += \
-  harness/arena.h \
-  harness/device.h \
-  harness/instrument.h \
+  harness/arena.c harness/arena.h \
+  harness/device.c harness/device.h \
+  harness/device-host.c harness/device-host.h \
+  harness/host-ceilings.c \
+  harness/host-info.c harness/host-info.h \
+  harness/instrument.c harness/instrument.h \
+  harness/instrument-io-model.c \
   harness/record.h \
   harness/store.h
 bin_PROGRAMS += attnbench

@@ -10,5 +10,6 @@ TEST_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 LDADD = $(TEST_LDADD)
 
 unit_tests =
+unit_tests += tests/unit/arena tests/unit/device-host
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
