@@ -3,7 +3,7 @@
  * device.h - what the harness asks of a device: memory, a stream, and one honest timing.
  *
  * Two devices: host (harness/device-host.c, the two-level-memory machine) and cuda
- * (harness/device-cuda.cu).  Opening a device may be slow; nothing else in the harness may touch
+ * (harness/device-cuda.c).  Opening a device may be slow; nothing else in the harness may touch
  * CUDA before.  All calls return an enum attn_status; the reason is in dev->error.
  */
 #ifndef HARNESS_DEVICE_H

@@ -81,7 +81,7 @@ static int warm_up(struct group_work *w)
       if (!w->live[i].ready)
         continue;
       any = true;
-      w->g->current = i;
+      group_stage(w->g, i, "warm up");
       if (w->dev->ops->time(w->dev, &w->o->timing, group_launch, &w->live[i], &s))
         return ATTN_EDEVICE;
     }
@@ -99,7 +99,7 @@ static int rounds(struct group_work *w)
   while (!status && (n = shuffle(w, order, &draw)) > 0) {
     for (int i = 0; i < n && !status; i++) {
       double gap = 0.01 * rng_below(w->o->seed, draw++, 1000) / 1000;
-      w->g->current = order[i];
+      group_stage(w->g, order[i], "time");
       status = sample(w, &w->live[order[i]], gap);
     }
     if (now() > until)
@@ -150,8 +150,7 @@ int group_count(struct group_work *w)
     struct record *r = &w->g->cases[i].record;
     if (!w->live[i].ready)
       continue;
-    w->g->current = i;
-    snprintf(w->g->stage, sizeof w->g->stage, "count");
+    group_stage(w->g, i, "count");
     if (ins->count(w->dev, group_launch, &w->live[i], &r->counters))
       return ATTN_EDEVICE;
     if (!r->counters.source && why)

@@ -30,8 +30,9 @@ void group_end(struct group_case *c, enum record_status status, const char *form
   c->done = true;
 }
 
-static void stage(struct group *g, int current, const char *what)
+void group_stage(struct group *g, int current, const char *what)
 {
+  g->beats++;
   g->current = current;
   snprintf(g->stage, sizeof g->stage, "%s", what);
 }
@@ -94,12 +95,12 @@ static int each_ready(struct group_work *w, const char *what,
   for (int i = 0; i < w->g->n; i++) {
     if (!w->live[i].ready)
       continue;
-    stage(w->g, i, what);
+    group_stage(w->g, i, what);
     int status = step(w, &w->live[i]);
     if (status)
       return status;
   }
-  stage(w->g, -1, "");
+  group_stage(w->g, -1, "");
   return ATTN_OK;
 }
 
@@ -120,12 +121,12 @@ static int run_cases(struct group_work *w)
     w->live[i].c = &w->g->cases[i];
     if (w->g->cases[i].done)
       continue;
-    stage(w->g, i, "prepare");
+    group_stage(w->g, i, "prepare");
     status = prepare(w, &w->live[i]);
   }
   if (!status)
     status = each_ready(w, "verify", group_verify);
-  stage(w->g, -1, "time");
+  group_stage(w->g, -1, "time");
   if (!status && w->o->time)
     status = group_time(w);
   if (!status && w->o->count)
@@ -185,7 +186,7 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
   struct tensors tensors;
   struct group_work w = {.g = g, .dev = dev, .o = o, .arena = &arena, .tensors = &tensors};
   arena_init(&arena, dev);
-  stage(g, -1, "operands");
+  group_stage(g, -1, "operands");
   int status = tensors_create(&tensors, &g->problem, &arena);
   if (!status)
     status = tensors_draw(&tensors, o->seed);

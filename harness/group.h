@@ -41,6 +41,7 @@ struct group {
   int n, current; /* case at work; -1: none, the group itself */
   char stage[48]; /* what is being done, for the reason of a crash or timeout */
   bool finished;
+  volatile uint64_t beats; /* grows with progress; the watchdog looks at it */
   struct group_case cases[GROUP_CASES];
 };
 
@@ -70,6 +71,8 @@ struct group_work {
   struct live live[GROUP_CASES];
 };
 
+/* Says what case current (-1: none) is at, for the watchdog and for the reason of a crash. */
+void group_stage(struct group *g, int current, const char *what);
 int group_launch(void *live, void *stream);
 /* Ends a case with a status and a reason. */
 void group_end(struct group_case *c, enum record_status status, const char *format, ...)

@@ -8,8 +8,37 @@ libattnbench_a_SOURCES += \
   harness/host-info.c harness/host-info.h \
   harness/instrument.c harness/instrument.h \
   harness/instrument-io-model.c \
-  harness/record.h \
-  harness/store.h
+  harness/build.c harness/build.h \
+  harness/catalog.c harness/catalog.h \
+  harness/group.c harness/group.h \
+  harness/group-time.c \
+  harness/group-verify.c \
+  harness/record.c harness/record.h \
+  harness/rng.h \
+  harness/run.c harness/run.h harness/run-parts.h \
+  harness/run-emit.c \
+  harness/run-merge.c \
+  harness/show.c \
+  harness/stats.c harness/stats.h \
+  harness/store.c harness/store.h \
+  harness/tensors.c harness/tensors.h \
+  harness/worker.c harness/worker.h
 bin_PROGRAMS += attnbench
-attnbench_SOURCES = harness/main.c
+attnbench_SOURCES = \
+  harness/main.c \
+  harness/options.c harness/options.h \
+  harness/cmd-doctor.c \
+  harness/cmd-list.c \
+  harness/cmd-report.c \
+  harness/cmd-run.c
 attnbench_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
+
+# What this binary was built from; rewritten only when it changed.
+harness/build.$(OBJEXT): harness/build-info.h impl/impl-hash.h
+harness/build-info.h: FORCE
+	@$(MKDIR_P) harness
+	@$(SHELL) $(srcdir)/build-aux/build-info $@ '$(srcdir)' '$(NVCC)' '$(CFLAGS) $(NVCCFLAGS)'
+FORCE:
+.PHONY: FORCE
+CLEANFILES += harness/build-info.h
+EXTRA_DIST += build-aux/build-info

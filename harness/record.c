@@ -138,6 +138,10 @@ static json_t *time_json(const struct record *r)
   for (int i = 0; i < r->n; i++)
     json_array_append_new(samples, json_real(r->samples[i]));
   put(o, "samples_s", samples);
+  json_t *starts = r->process_start ? json_array() : json_null();
+  for (int i = 0; r->process_start && i < r->processes; i++)
+    json_array_append_new(starts, json_integer((json_int_t)r->process_start[i]));
+  put(o, "process_start", starts);
   return o;
 }
 

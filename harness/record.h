@@ -44,7 +44,8 @@ struct record {
   const char *method; /* "hidden-events", "host-clock" */
   double median_s, ci_lo_s, ci_hi_s, min_s, sample_mhz;
   int n, processes;
-  double *samples; /* n seconds, the caller's; those of one process are contiguous */
+  const size_t *process_start; /* processes+1 offsets into samples; NULL with one process */
+  double *samples;             /* n seconds, the caller's; those of one process are contiguous */
 
   double tflops, gbps, of_matmul, of_copy;
 

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd-run.c - attnbench verify and attnbench run: problems in, verdicts and records out.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/options.h"
+
+static int collect(struct options *o, const char *default_suite, char *err, size_t errlen)
+{
+  if (o->nwords == 0 && !o->run.suite)
+    o->run.suite = default_suite;
+  if (o->run.suite && catalog_suite(&o->problems, o->run.suite, err, errlen))
+    return -1;
+  for (int i = 0; i < o->nwords; i++)
+    if (catalog_problems(&o->problems, o->words[i], err, errlen))
+      return -1;
+  return 0;
+}
+
+static const struct device_ops *default_device(void)
+{
+  const struct device_ops *const *all = device_all(), *best = NULL;
+  for (int i = 0; all[i]; i++)
+    if (!all[i]->absent())
+      best = all[i];
+  return best;
+}
+
+static int choose_device(struct options *o, char *err, size_t errlen)
+{
+  const char *why;
+  if (!o->run.device)
+    o->run.device = default_device();
+  if (!(why = o->run.device->absent()))
+    return 0;
+  snprintf(err, errlen, "--device %s: %s; attnbench doctor says more", o->run.device->name, why);
+  return -1;
+}
+
+static void print_summary(const struct run_summary *s)
+{
+  const char *separator = "";
+  for (int i = 0; i <= STATUS_CRASH; i++) {
+    if (s->count[i] || i == STATUS_PASS || i == STATUS_FAIL) {
+      printf("%s%d %s", separator, s->count[i], record_status_name(i));
+      separator = ", ";
+    }
+  }
+  if (s->resumed)
+    printf(", %d recorded before", s->resumed);
+  printf("\n");
+}
+
+static bool all_well(const struct run_summary *s)
+{
+  return !s->count[STATUS_FAIL] && !s->count[STATUS_INVALID] && !s->count[STATUS_CRASH] &&
+         !s->count[STATUS_TIMEOUT];
+}
+
+static int go(struct options *o, const char *default_suite)
+{
+  char err[1024] = "";
+  struct run_summary sum;
+  if (choose_device(o, err, sizeof err))
+    return complain(EXIT_ENVIRONMENT, err);
+  if (collect(o, default_suite, err, sizeof err))
+    return complain(EXIT_USAGE, err);
+  int status = run_problems(&o->problems, &o->run, &sum, err, sizeof err);
+  if (sum.interrupted)
+    return complain(EXIT_INTERRUPTED, "interrupted; what was finished is recorded");
+  if (status)
+    return complain(status == ATTN_EINVAL && !sum.count[STATUS_PASS] ? EXIT_USAGE
+                                                                     : EXIT_ENVIRONMENT,
+                    err[0] ? err : "out of memory");
+  print_summary(&sum);
+  if (o->run.out)
+    printf("records: %s\n", o->run.out);
+  return all_well(&sum) ? EXIT_OK : EXIT_VERDICT;
+}
+
+static int verify(struct options *o)
+{
+  o->run.group.time = o->run.group.count = false;
+  return go(o, "verify");
+}
+
+static int run(struct options *o)
+{
+  o->run.group.time = true;
+  return go(o, "prefill");
+}
+
+const struct command cmd_verify = {
+    "verify", "[options] [PROBLEM ...]",
+    "Checks implementations against the fp64 reference. Without a problem or --suite: suite "
+    "verify.\n"
+    "Exit: 0 all pass, 1 a verdict failed, 2 bad input, 3 no device or no room, 130 interrupted.",
+    OPT_SELECT | OPT_WORK, verify};
+
+const struct command cmd_run = {
+    "run", "[options] [PROBLEM ...]",
+    "Verifies, times and counts; records go to --out. Without a problem or --suite: suite "
+    "prefill.\n"
+    "Exit: 0 all pass, 1 a verdict failed, 2 bad input, 3 no device or no room, 130 interrupted.",
+    OPT_SELECT | OPT_WORK | OPT_TIME, run};

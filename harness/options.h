@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h - the command line, one table: name, argument, help and what it sets.
+ */
+#ifndef HARNESS_OPTIONS_H
+#define HARNESS_OPTIONS_H
+
+#include "harness/run.h"
+
+/* Exit codes, documented in attnbench(1). */
+enum {
+  EXIT_OK = 0,
+  EXIT_VERDICT = 1,
+  EXIT_USAGE = 2,
+  EXIT_ENVIRONMENT = 3,
+  EXIT_INTERRUPTED = 130
+};
+
+/* Which options a command takes. */
+enum {
+  OPT_SELECT = 1, /* --device --gpu --sram --cores --impl --plugin */
+  OPT_WORK = 2,   /* --suite --seed --rows --out --resume --timeout --quiet */
+  OPT_TIME = 4,   /* --quick --sustained --warm --processes --samples --ci --no-counters */
+  OPT_REPORT = 8, /* --out DIR --title */
+  OPT_LIST = 16,  /* --suites --models --problems */
+};
+
+struct options {
+  struct run_options run;
+  struct problem_list problems;
+  const char **words; /* what is no option */
+  int nwords;
+  bool list_suites, list_models;
+  const char *list_problems;
+  char repro[512];
+};
+
+struct command {
+  const char *name, *args, *summary;
+  unsigned options;
+  int (*run)(struct options *o);
+};
+
+extern const struct command cmd_list, cmd_verify, cmd_run, cmd_report, cmd_doctor;
+
+void options_help(const struct command *c);
+/* -1: a line in err. 1: --help was asked for. */
+int options_parse(struct options *o, const struct command *c, int argc, char **argv, char *err,
+                  size_t errlen);
+void options_free(struct options *o);
+
+/* Prints "attnbench: LINE" to stderr and returns code. */
+int complain(int code, const char *line);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker.h - work that may crash, hang or be killed, in a child process that shares memory.
+ */
+#ifndef HARNESS_WORKER_H
+#define HARNESS_WORKER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum worker_end { WORKER_DONE, WORKER_FAILED, WORKER_SIGNAL, WORKER_TIMEOUT, WORKER_INTERRUPTED };
+
+struct worker_result {
+  enum worker_end end;
+  int detail; /* exit status, or signal number */
+};
+
+/* Zeroed memory that children share; NULL when there is none. */
+void *worker_shared(size_t bytes);
+void worker_unshare(void *p, size_t bytes);
+
+/* Forks and runs body(ctx) there. The child is killed when *beats has not changed for timeout_s,
+ * when this process dies, or on SIGINT/SIGTERM here (WORKER_INTERRUPTED). The caller must not have
+ * touched CUDA. */
+struct worker_result worker_run(int (*body)(void *ctx), void *ctx, const volatile uint64_t *beats,
+                                double timeout_s);
+
+/* Installs handlers that make worker_run return WORKER_INTERRUPTED; says whether one came. */
+void worker_catch_interrupts(void);
+int worker_interrupted(void);
+
+#endif
