@@ -181,7 +181,7 @@ struct attn_traffic {
   double read_bytes, write_bytes;
 };
 
-/* What the arithmetic does to the numbers; the error bound (reference/bound.c) follows from it. */
+/* What the arithmetic does to the numbers; the error bound (reference/bound.h) follows from it. */
 enum attn_round { ATTN_ROUND_F32, ATTN_ROUND_STORAGE }; /* kept in fp32, or rounded to p->dtype */
 struct attn_numerics {
   enum attn_round score; /* scaled scores before exp */
@@ -191,6 +191,7 @@ struct attn_numerics {
   double exp_rel;        /* relative error of the exponential, 0: 2 ulp of fp32 */
   bool accum_truncates;  /* tensor cores: additions truncate instead of rounding to nearest */
   enum attn_round grad;  /* accumulators of dQ, dK, dV between tiles or heads */
+  double tanh_rel;       /* relative error of softcap's tanh, 0: 4 ulp of fp32 */
 };
 
 struct attn_impl {
