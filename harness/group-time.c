@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "harness/clock.h"
 #include "harness/group.h"
 #include "harness/rng.h"
 #include "harness/stats.h"
@@ -21,13 +22,6 @@
 #define BEYOND_MATMUL 1.25    /* more FLOP/s than this times the measured product: INVALID */
 #define BELOW_COMPULSORY 0.97 /* fewer cold bytes than this times compulsory: INVALID */
 #define BEYOND_READ 1.15      /* faster than compulsory bytes at this times read bandwidth */
-
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool satisfied(const struct group_work *w, const struct record *r)
 {
@@ -73,9 +67,9 @@ static int sample(struct group_work *w, struct live *l, double gap)
 /* Sustained mode: everything in turn, unsampled, until the clocks have settled. */
 static int warm_up(struct group_work *w)
 {
-  double until = now() + WARM_UP_S;
+  double until = clock_now() + WARM_UP_S;
   struct device_sample s;
-  while (w->o->timing.mode == MODE_SUSTAINED && now() < until) {
+  while (w->o->timing.mode == MODE_SUSTAINED && clock_now() < until) {
     bool any = false;
     for (int i = 0; i < w->g->n; i++) {
       if (!w->live[i].ready)
@@ -95,14 +89,14 @@ static int rounds(struct group_work *w)
 {
   int order[GROUP_CASES], n, status = ATTN_OK;
   uint64_t draw = 0;
-  double until = now() + w->o->seconds;
+  double until = clock_now() + w->o->seconds;
   while (!status && (n = shuffle(w, order, &draw)) > 0) {
     for (int i = 0; i < n && !status; i++) {
       double gap = 0.01 * rng_below(w->o->seed, draw++, 1000) / 1000;
       group_stage(w->g, order[i], "time");
       status = sample(w, &w->live[order[i]], gap);
     }
-    if (now() > until)
+    if (clock_now() > until)
       break;
   }
   w->g->current = -1;

@@ -10,14 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/clock.h"
 #include "harness/run-parts.h"
-
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void key_of(char *key, size_t len, const char *impl, const char *problem)
 {
@@ -54,7 +48,7 @@ int run_begin(struct run *run, char *err, size_t errlen)
   const struct run_options *o = run->o;
   enum attn_device_kind kind = strcmp(o->device->name, "cuda") ? ATTN_CPU : ATTN_CUDA;
   int bad;
-  run->started = now();
+  run->started = clock_now();
   snprintf(run->run_id, sizeof run->run_id, "%llx-%d", (unsigned long long)time(NULL),
            (int)getpid());
   run->nimpls = catalog_select(kind, o->impls, run->impls, GROUP_CASES, err, errlen);
@@ -112,7 +106,7 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
 
 void run_progress(const struct run *run, int done, int of)
 {
-  double spent = now() - run->started;
+  double spent = clock_now() - run->started;
   if (!run->o->progress || run->o->quiet)
     return;
   fprintf(stderr, "\r\033[K%d/%d", done, of);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/clock.h"
 #include "harness/worker.h"
 
 static volatile sig_atomic_t interrupted;
@@ -47,13 +48,6 @@ void worker_unshare(void *p, size_t bytes)
     munmap(p, bytes);
 }
 
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static struct worker_result reap(pid_t pid, enum worker_end why)
 {
   int status;
@@ -67,7 +61,7 @@ static struct worker_result reap(pid_t pid, enum worker_end why)
 static struct worker_result watch(pid_t pid, const volatile uint64_t *beats, double timeout_s)
 {
   uint64_t seen = *beats;
-  double since = now();
+  double since = clock_now();
   long pause_ns = 200000;
   for (;;) {
     int status;
@@ -82,8 +76,8 @@ static struct worker_result watch(pid_t pid, const volatile uint64_t *beats, dou
       return reap(pid, WORKER_INTERRUPTED);
     if (*beats != seen) {
       seen = *beats;
-      since = now();
-    } else if (now() - since > timeout_s) {
+      since = clock_now();
+    } else if (clock_now() - since > timeout_s) {
       return reap(pid, WORKER_TIMEOUT);
     }
     nanosleep(&(struct timespec){0, pause_ns}, NULL);

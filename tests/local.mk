@@ -1,15 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-# TAP programs: tests/unit (C, one file a room), tests/cli (shell), tests/gpu, tests/records.
+# TAP programs: tests/unit (C, one file a subject), tests/cli (shell), tests/gpu, tests/records.
+# LOG_DRIVER runs those without an extension, SH_LOG_DRIVER the scripts.
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 TEST_EXTENSIONS = .sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
 SH_LOG_COMPILER = $(SHELL)
-AM_TESTS_ENVIRONMENT = srcdir='$(srcdir)' builddir='$(builddir)' \
-  ATTNBENCH='$(abs_builddir)/attnbench' export srcdir builddir ATTNBENCH;
+AM_TESTS_ENVIRONMENT = \
+  srcdir='$(srcdir)'; export srcdir; \
+  builddir='$(builddir)'; export builddir; \
+  ATTNBENCH='$(abs_builddir)/attnbench'; export ATTNBENCH; \
+  CLANG_FORMAT='$(CLANG_FORMAT)'; export CLANG_FORMAT;
 TEST_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 LDADD = $(TEST_LDADD)
 
-unit_tests =
-unit_tests += tests/unit/arena tests/unit/device-host
+# C tests: tests/unit/NAME is tests/unit/NAME.c.
+unit_tests = \
+  tests/unit/data \
+  tests/unit/problem \
+  tests/unit/problem-count \
+  tests/unit/problem-sweep \
+  tests/unit/stats \
+  tests/unit/store \
+  tests/unit/worker
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
+
+# Tests that need a GPU; they skip with a reason where there is none.
+gpu_tests =
+check_PROGRAMS += $(gpu_tests)
+TESTS += $(gpu_tests)
+
+cli_tests = \
+  tests/cli/commands.sh \
+  tests/cli/run.sh \
+  tests/cli/format.sh \
+  tests/cli/impl-hash.sh \
+  tests/cli/ptxas.sh
+TESTS += $(cli_tests)
+EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
+
+# The example plugin, right and wrong; only attn.h is needed to build one.
+plugins = tests/plugin/plain.so tests/plugin/wrong.so
+check_DATA = $(plugins)
+CLEANFILES += $(plugins)
+EXTRA_DIST += tests/plugin/attention.c
+PLUGIN_CC = $(CC) -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -I$(top_srcdir) $(CFLAGS)
+tests/plugin/plain.so: tests/plugin/attention.c
+	@$(MKDIR_P) tests/plugin
+	$(AM_V_CCLD)$(PLUGIN_CC) -o $@ $(srcdir)/tests/plugin/attention.c -lm
+tests/plugin/wrong.so: tests/plugin/attention.c
+	@$(MKDIR_P) tests/plugin
+	$(AM_V_CCLD)$(PLUGIN_CC) -DWRONG -o $@ $(srcdir)/tests/plugin/attention.c -lm
