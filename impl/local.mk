@@ -5,6 +5,13 @@ lib_LIBRARIES = libattnbench.a
 libattnbench_a_SOURCES = \
   impl/attn.h \
   impl/convert.h \
+  impl/model.c \
+  impl/model.h \
+  impl/problem.c \
+  impl/problem.h \
+  impl/problem-count.c \
+  impl/problem-parse.c \
+  impl/problem-sweep.c \
   impl/registry.c
 if HAVE_CUDA
 libattnbench_a_SOURCES += 

@@ -1,2 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-nobase_dist_pkgdata_DATA += profiles/record.schema.json
+# profiles/: data only, installed under the same names.
+nobase_dist_pkgdata_DATA += \
+  profiles/record.schema.json \
+  profiles/models/falcon-7b.model \
+  profiles/models/llama2-70b.model \
+  profiles/models/llama2-7b.model \
+  profiles/models/llama3-70b.model \
+  profiles/models/llama3-8b.model \
+  profiles/models/mistral-7b.model \
+  profiles/suites/backward.suite \
+  profiles/suites/forward.suite \
+  profiles/suites/prefill.suite \
+  profiles/suites/quick-cpu.suite \
+  profiles/suites/traffic.suite \
+  profiles/suites/verify.suite

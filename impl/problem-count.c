@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * problem-count.c - functions of the problem alone: which keys a query sees, FLOPs, and the bytes
+ * that any implementation must move.
+ *
+ * Every mask is a band: query i sees the keys i + shift - left <= j <= i + shift + right, clipped
+ * to 0 <= j < sk.  The band moves by one key a query, so the queries that see anything, and the
+ * keys that any of them sees, are each one range; and a sum over the queries is a sum of clipped
+ * arithmetic progressions, which has a closed form.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "impl/attn.h"
+
+#define UNLIMITED ((int64_t)1 << 40) /* beyond any length, far from overflow */
+
+struct band {
+  int64_t shift, left, right;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+  return a > b ? a : b;
+}
+
+static struct band band_of(const struct attn_problem *p, int64_t sq, int64_t sk)
+{
+  struct band w = {sk - sq, UNLIMITED, UNLIMITED};
+  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
+    w.right = 0;
+  if (p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
+    w.shift = 0;
+  if (p->mask == ATTN_MASK_WINDOW) {
+    w.left = p->window_left < 0 ? UNLIMITED : p->window_left;
+    w.right = p->window_right < 0 ? UNLIMITED : p->window_right;
+  }
+  return w;
+}
+
+void attn_problem_visible(const struct attn_problem *p, int64_t sq, int64_t sk, int64_t i,
+                          int64_t *lo, int64_t *hi)
+{
+  struct band w = band_of(p, sq, sk);
+  *lo = most(0, i + w.shift - w.left);
+  *hi = least(sk, i + w.shift + w.right + 1);
+}
+
+/* ---- sums over a batch ---------------------------------------------------------------------- */
+
+/* The batch as runs: a uniform one is a single run. */
+static int runs_of(const struct attn_problem *p, struct attn_run *uniform,
+                   const struct attn_run **runs)
+{
+  *uniform = (struct attn_run){p->b, p->sq, p->sk};
+  *runs = p->nruns ? p->runs : uniform;
+  return p->nruns ? p->nruns : 1;
+}
+
+void attn_problem_seq(const struct attn_problem *p, int64_t s, int64_t *sq, int64_t *sk)
+{
+  struct attn_run uniform;
+  const struct attn_run *r;
+  int n = runs_of(p, &uniform, &r);
+  while (n-- > 1 && s >= r->count)
+    s -= r++->count;
+  *sq = r->sq;
+  *sk = r->sk;
+}
+
+int64_t attn_problem_total_q(const struct attn_problem *p)
+{
+  struct attn_run uniform;
+  const struct attn_run *r;
+  int64_t sum = 0;
+  for (int n = runs_of(p, &uniform, &r); n--; r++)
+    sum += r->count * r->sq;
+  return sum;
+}
+
+int64_t attn_problem_total_k(const struct attn_problem *p)
+{
+  struct attn_run uniform;
+  const struct attn_run *r;
+  int64_t sum = 0;
+  for (int n = runs_of(p, &uniform, &r); n--; r++)
+    sum += r->count * r->sk;
+  return sum;
+}
+
+/* Sum over 0 <= i < n of i + c clipped to [0, top]. */
+static int64_t clipped_sum(int64_t n, int64_t c, int64_t top)
+{
+  int64_t from = least(n, most(0, -c));       /* terms before are 0 */
+  int64_t to = most(from, least(n, top - c)); /* terms from here on are top */
+  int64_t count = to - from, first = from + c, twice = 2 * first + count - 1;
+  int64_t ramp = count % 2 ? count * (twice / 2) : count / 2 * twice;
+  return (count ? ramp : 0) + (n - to) * top;
+}
+
+static double pairs_of(const struct attn_problem *p, int64_t sq, int64_t sk)
+{
+  struct band w = band_of(p, sq, sk);
+  return (double)(clipped_sum(sq, w.shift + w.right + 1, sk) -
+                  clipped_sum(sq, w.shift - w.left, sk));
+}
+
+/* As if the diagonal cut a causal mask into equal halves, and what lies left of it were whole. */
+static double pairs_halved(const struct attn_problem *p, double sq, double sk)
+{
+  if (p->mask == ATTN_MASK_CAUSAL)
+    return sq * (fmax(0, sk - sq) + sk) / 2;
+  if (p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
+    return sq <= sk ? sq * sq / 2 : sk * (sq - sk / 2);
+  return pairs_of(p, (int64_t)sq, (int64_t)sk);
+}
+
+double attn_problem_pairs(const struct attn_problem *p)
+{
+  struct attn_run uniform;
+  const struct attn_run *r;
+  double sum = 0;
+  for (int n = runs_of(p, &uniform, &r); n--; r++)
+    sum += (double)r->count * pairs_of(p, r->sq, r->sk);
+  return sum;
+}
+
+/* ---- work ----------------------------------------------------------------------------------- */
+
+double attn_problem_scale(const struct attn_problem *p)
+{
+  return p->scale ? p->scale : 1 / sqrt((double)p->d);
+}
+
+/* Two products a pair, of length d and dv; backward counts 2.5 times that: five products. */
+static double flops_of_pairs(const struct attn_problem *p, double pairs)
+{
+  return (p->op == ATTN_BWD ? 2.5 : 1) * 2 * (double)(p->d + p->dv) * pairs * (double)p->hq;
+}
+
+double attn_problem_flops(const struct attn_problem *p)
+{
+  return flops_of_pairs(p, attn_problem_pairs(p));
+}
+
+double attn_problem_flops_halved(const struct attn_problem *p)
+{
+  struct attn_run uniform;
+  const struct attn_run *r;
+  double sum = 0;
+  for (int n = runs_of(p, &uniform, &r); n--; r++)
+    sum += (double)r->count * pairs_halved(p, (double)r->sq, (double)r->sk);
+  return flops_of_pairs(p, sum);
+}
+
+/* ---- compulsory bytes ----------------------------------------------------------------------- */
+
+/* Rows of a batch that take part: queries that see a key, and keys that some query sees. */
+static void live_rows(const struct attn_problem *p, double *queries, double *keys)
+{
+  struct attn_run uniform;
+  const struct attn_run *r;
+  *queries = *keys = 0;
+  for (int n = runs_of(p, &uniform, &r); n--; r++) {
+    struct band w = band_of(p, r->sq, r->sk);
+    int64_t from = most(0, -(w.shift + w.right)), to = least(r->sq, r->sk + w.left - w.shift);
+    if (from >= to || !r->sk)
+      continue;
+    int64_t lo, hi, unused;
+    attn_problem_visible(p, r->sq, r->sk, from, &lo, &unused);
+    attn_problem_visible(p, r->sq, r->sk, to - 1, &unused, &hi);
+    *queries += (double)r->count * (double)(to - from);
+    *keys += (double)r->count * (double)(hi - lo);
+  }
+}
+
+/* Each input row that some output depends on, once. Backward is given O and LSE, and counts them.
+ */
+double attn_problem_compulsory_read(const struct attn_problem *p)
+{
+  double queries, keys, size = (double)attn_dtype_size(p->dtype);
+  live_rows(p, &queries, &keys);
+  double q = queries * (double)(p->hq * p->d) * size, o = queries * (double)(p->hq * p->dv) * size;
+  double kv = keys * (double)(p->hkv * (p->d + p->dv)) * size, lse = queries * (double)p->hq * 4;
+  return p->op == ATTN_BWD ? q + 2 * o + lse + kv : q + kv;
+}
+
+/* Every element of the outputs, whether it depends on anything or not. */
+double attn_problem_compulsory_write(const struct attn_problem *p)
+{
+  double queries = (double)attn_problem_total_q(p), keys = (double)attn_problem_total_k(p);
+  double size = (double)attn_dtype_size(p->dtype);
+  if (p->op == ATTN_BWD)
+    return (queries * (double)(p->hq * p->d) + keys * (double)(p->hkv * (p->d + p->dv))) * size;
+  return queries * (double)(p->hq * p->dv) * size + queries * (double)p->hq * 4;
+}
