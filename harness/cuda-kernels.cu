@@ -100,10 +100,7 @@ static __global__ void normal_kernel(__nv_bfloat16 *to, size_t n, uint64_t seed)
 {
   size_t step = (size_t)gridDim.x * blockDim.x;
   for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-    uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
+    uint64_t z = rng_at(seed, i);
     float u = ((z >> 40) + 1) * 0x1p-24f, angle = (z & 0xffffff) * 0x1p-23f;
     to[i] = __float2bfloat16(sqrtf(-2 * logf(u)) * cospif(angle));
   }
@@ -141,8 +138,7 @@ cudaError_t cuda_kernel_read(const void *from, size_t bytes, uint32_t *sink, int
   return cudaGetLastError();
 }
 
-cudaError_t cuda_kernel_copy(void *to, const void *from, size_t bytes, int sms,
-                             cudaStream_t stream)
+cudaError_t cuda_kernel_copy(void *to, const void *from, size_t bytes, int sms, cudaStream_t stream)
 {
   unsigned blocks = blocks_for(bytes / 16, 4 * 512, (size_t)1 << 30);
   copy_kernel<<<blocks, 512, 0, stream>>>((uint4 *)to, (const uint4 *)from, bytes / 16);

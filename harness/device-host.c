@@ -9,6 +9,7 @@
 
 #include "harness/device-host.h"
 
+#include "harness/clock.h"
 #include "harness/host-info.h"
 #include "impl/cpu/machine.h"
 
@@ -16,25 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MIN_SRAM_BYTES ((size_t)1 << 10)
-
-double host_now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void host_pause(double seconds)
-{
-  if (!(seconds > 0))
-    return;
-  struct timespec t = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
-  while (nanosleep(&t, &t))
-    ;
-}
 
 static const char *host_absent(void)
 {
@@ -169,14 +153,14 @@ static int host_time(struct device *dev, const struct device_timing *t, device_l
 {
   int status = ATTN_OK;
   if (t->mode == MODE_RESTED)
-    host_pause(t->rest_s);
+    clock_pause(t->rest_s);
   if (t->cache == CACHE_COLD)
     status = flush(dev);
   if (status)
     return status;
-  double start = host_now();
+  double start = clock_now();
   status = launch(ctx, host_stream(dev));
-  *out = (struct device_sample){.seconds = host_now() - start, .mhz = NAN};
+  *out = (struct device_sample){.seconds = clock_now() - start, .mhz = NAN};
   return status;
 }
 

@@ -13,8 +13,6 @@ struct host {
   size_t scratch_bytes;
 };
 
-double host_now(void);
-void host_pause(double seconds);
 int host_ceilings(struct device *dev, enum device_mode mode, struct device_ceilings *out);
 
 #endif

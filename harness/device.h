@@ -51,7 +51,7 @@ struct device {
   const struct device_ops *ops;
   struct attn_device info;
   char driver[32], runtime[32]; /* versions, "" where there is none */
-  char uuid_hash[17];           /* first 16 hex digits of SHA-256 of the UUID, or "" */
+  char uuid_hash[17];           /* first 16 hex digits of SHA-256 of the UUID (16 bytes), or "" */
   char error[256];
   void *self; /* the device's own state */
 };

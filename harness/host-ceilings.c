@@ -9,6 +9,7 @@
 
 #include "harness/device-host.h"
 
+#include "harness/clock.h"
 #include "harness/host-info.h"
 #include "harness/rng.h"
 
@@ -115,15 +116,15 @@ static int best_rate(struct device *dev, enum device_mode mode, const struct loo
                      double *rate)
 {
   struct attn_machine *m = dev->ops->stream(dev);
-  double begin = host_now(), best = 0;
+  double begin = clock_now(), best = 0;
   int status = m->parallel(m, l->items, l->body, ctx);
-  while (!status && mode == MODE_SUSTAINED && host_now() - begin < WARM_S)
+  while (!status && mode == MODE_SUSTAINED && clock_now() - begin < WARM_S)
     status = m->parallel(m, l->items, l->body, ctx);
   for (int n = 0; n < REPEATS && !status; n++) {
-    host_pause(mode == MODE_RESTED ? 0.05 : 0);
-    double start = host_now();
+    clock_pause(mode == MODE_RESTED ? 0.05 : 0);
+    double start = clock_now();
     status = m->parallel(m, l->items, l->body, ctx);
-    double r = l->work / (host_now() - start);
+    double r = l->work / (clock_now() - start);
     best = r > best ? r : best;
   }
   *rate = best;

@@ -10,6 +10,7 @@ libattnbench_a_SOURCES += \
   harness/instrument-io-model.c \
   harness/build.c harness/build.h \
   harness/catalog.c harness/catalog.h \
+  harness/clock.h \
   harness/group.c harness/group.h \
   harness/group-time.c \
   harness/group-verify.c \
@@ -23,6 +24,17 @@ libattnbench_a_SOURCES += \
   harness/store.c harness/store.h \
   harness/tensors.c harness/tensors.h \
   harness/worker.c harness/worker.h
+libattnbench_a_SOURCES += harness/sha256.c harness/sha256.h
+if HAVE_CUDA
+libattnbench_a_SOURCES += \
+  harness/device-cuda.c harness/device-cuda.h \
+  harness/cuda-ceilings.c \
+  harness/cuda-kernels.cu harness/cuda-kernels.h \
+  harness/cuda-presence.c \
+  harness/cuda-timing.c \
+  harness/nvml.c harness/nvml.h
+cuda_objects += harness/cuda-kernels.o
+endif
 bin_PROGRAMS += attnbench
 attnbench_SOURCES = \
   harness/main.c \

@@ -8,7 +8,13 @@
 
 #include <stdint.h>
 
-static inline uint64_t rng_at(uint64_t seed, uint64_t i)
+#ifdef __CUDACC__
+#define RNG_FN static inline __host__ __device__
+#else
+#define RNG_FN static inline
+#endif
+
+RNG_FN uint64_t rng_at(uint64_t seed, uint64_t i)
 {
   uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -17,7 +23,7 @@ static inline uint64_t rng_at(uint64_t seed, uint64_t i)
 }
 
 /* Uniform in [0, n), n < 2^32. */
-static inline uint32_t rng_below(uint64_t seed, uint64_t i, uint32_t n)
+RNG_FN uint32_t rng_below(uint64_t seed, uint64_t i, uint32_t n)
 {
   return (uint32_t)((rng_at(seed, i) >> 32) * n >> 32);
 }

@@ -15,10 +15,13 @@ LDADD = $(TEST_LDADD)
 
 # C tests: tests/unit/NAME is tests/unit/NAME.c.
 unit_tests = \
+  tests/unit/arena \
   tests/unit/data \
+  tests/unit/device-host \
   tests/unit/problem \
   tests/unit/problem-count \
   tests/unit/problem-sweep \
+  tests/unit/sha256 \
   tests/unit/stats \
   tests/unit/store \
   tests/unit/worker
