@@ -17,6 +17,22 @@ if HAVE_CUDA
 libattnbench_a_SOURCES += 
 endif
 cuda_objects +=
+if HAVE_CUDNN
+libattnbench_a_SOURCES += \
+  impl/peer/cudnn-api.c \
+  impl/peer/cudnn-api.h \
+  impl/peer/cudnn-graph.c \
+  impl/peer/cudnn-graph.h \
+  impl/peer/cudnn-plan.c \
+  impl/peer/cudnn-plan.h \
+  impl/peer/cudnn-ragged.cu \
+  impl/peer/cudnn-ragged.h \
+  impl/peer/cudnn-sdpa.c \
+  impl/peer/cudnn-sdpa.h \
+  impl/peer/cudnn.c \
+  impl/peer/cudnn.h
+cuda_objects += impl/peer/cudnn-ragged.o
+endif
 
 # Hashes of the implementations' sources, comments and white space stripped.
 BUILT_SOURCES += impl/impl-hash.h

@@ -8,8 +8,14 @@
 #include "config.h"
 
 #include "impl/attn.h"
+#ifdef HAVE_CUDNN
+#include "impl/peer/cudnn.h"
+#endif
 
 static const struct attn_impl *const builtins[] = {
+#ifdef HAVE_CUDNN
+    &attn_peer_cudnn,
+#endif
     NULL,
 };
 

@@ -25,6 +25,9 @@ unit_tests = \
   tests/unit/stats \
   tests/unit/store \
   tests/unit/worker
+if HAVE_CUDNN
+unit_tests += tests/unit/cudnn
+endif
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 

@@ -33,9 +33,7 @@ enum attn_cg_uid {
   UID_END
 };
 
-#ifndef ATTN_CG_NODES
 #define ATTN_CG_NODES 192  /* descriptors of one graph */
-#endif
 #define ATTN_CG_OPS 48     /* operations of one graph */
 #define ATTN_CG_SCALARS 12 /* scalars of one graph */
 

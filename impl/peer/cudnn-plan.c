@@ -9,10 +9,9 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "impl/peer/cudnn-plan.h"
-
-#define CANDIDATES_MAX 16
 
 static void set_target(struct attn_cg *g, cudnnBackendDescriptor_t d,
                        const struct attn_cudnn_target *target,
@@ -48,7 +47,7 @@ static cudnnBackendDescriptor_t heuristics(struct attn_cg *g, cudnnBackendDescri
 
 /* Fills configs with those that take the graph; returns their number. */
 static int64_t viable(struct attn_cg *g, cudnnBackendDescriptor_t heur,
-                      cudnnBackendDescriptor_t configs[CANDIDATES_MAX])
+                      cudnnBackendDescriptor_t configs[ATTN_CUDNN_ENGINES])
 {
   int64_t candidates = 0, n = 0;
   if (g->error[0])
@@ -57,8 +56,8 @@ static int64_t viable(struct attn_cg *g, cudnnBackendDescriptor_t heur,
              g->api->get(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
                          &candidates, NULL),
              "count engines");
-  if (candidates > CANDIDATES_MAX)
-    candidates = CANDIDATES_MAX;
+  if (candidates > ATTN_CUDNN_ENGINES)
+    candidates = ATTN_CUDNN_ENGINES;
   for (int64_t i = 0; i < candidates; i++)
     configs[i] = attn_cg_node(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   if (candidates > 0 && !g->error[0])
@@ -90,26 +89,53 @@ static cudnnBackendDescriptor_t compile(struct attn_cg *g, cudnnBackendDescripto
   return d;
 }
 
+/* Each engine's refusal begins a traceback in the last error's text; the first one will do. */
+static void tell_refusal(const struct attn_cg *g, char *reason, size_t reason_len)
+{
+  char text[1024] = "";
+  g->api->last_error(text, sizeof text);
+  char *why = strstr(text, "Reason: ");
+  if (why) {
+    why += strlen("Reason: ");
+    why[strcspn(why, "\n")] = 0;
+    snprintf(reason, reason_len, "cuDNN %s has no engine: %s", attn_cudnn_version(), why);
+  } else {
+    snprintf(reason, reason_len, "cuDNN %s has no engine for this problem", attn_cudnn_version());
+  }
+}
+
+int attn_cudnn_engines(struct attn_cg *g, const struct attn_cudnn_target *target,
+                       cudnnBackendDescriptor_t configs[ATTN_CUDNN_ENGINES], int64_t *n,
+                       char *reason, size_t reason_len)
+{
+  cudnnBackendDescriptor_t heur = heuristics(g, operation_graph(g, target), target);
+  *n = viable(g, heur, configs);
+  if (g->error[0]) {
+    snprintf(reason, reason_len, "%s", g->error);
+    return ATTN_EDEVICE;
+  }
+  if (*n == 0) {
+    tell_refusal(g, reason, reason_len);
+    return ATTN_EUNSUPPORTED;
+  }
+  return ATTN_OK;
+}
+
 int attn_cudnn_plan(struct attn_cg *g, const struct attn_cudnn_target *target,
                     cudnnBackendDescriptor_t *plan, char *reason, size_t reason_len)
 {
-  cudnnBackendDescriptor_t configs[CANDIDATES_MAX];
-  cudnnBackendDescriptor_t heur = heuristics(g, operation_graph(g, target), target);
-  int64_t n = viable(g, heur, configs);
+  cudnnBackendDescriptor_t configs[ATTN_CUDNN_ENGINES];
+  int64_t n;
+  int rc = attn_cudnn_engines(g, target, configs, &n, reason, reason_len);
   *plan = NULL;
+  if (rc)
+    return rc;
   for (int64_t i = 0; i < n && !*plan; i++) {
     g->error[0] = 0;
     *plan = compile(g, configs[i], target);
   }
   if (*plan)
     return ATTN_OK;
-  if (g->error[0]) {
-    snprintf(reason, reason_len, "%s", g->error);
-    return ATTN_EDEVICE;
-  }
-  snprintf(reason, reason_len,
-           "cuDNN %s has no engine for this problem (CUDNN_LOGLEVEL_DBG=2 CUDNN_LOGDEST_DBG=stderr "
-           "tells why)",
-           attn_cudnn_version());
-  return ATTN_EUNSUPPORTED;
+  snprintf(reason, reason_len, "%s", g->error);
+  return ATTN_EDEVICE;
 }

@@ -14,8 +14,16 @@ struct attn_cudnn_target {
   cudnnBackendDescriptor_t properties;
 };
 
-/* The plan of the first engine that takes the graph. ATTN_EUNSUPPORTED with a reason when there is
- * none. The plan outlives the graph; the caller destroys it. */
+#define ATTN_CUDNN_ENGINES 16 /* candidates that are looked at */
+
+/* The engines that take the graph, best first; they are destroyed with the graph.
+ * ATTN_EUNSUPPORTED with a reason when there is none. */
+int attn_cudnn_engines(struct attn_cg *g, const struct attn_cudnn_target *target,
+                       cudnnBackendDescriptor_t configs[ATTN_CUDNN_ENGINES], int64_t *n,
+                       char *reason, size_t reason_len);
+
+/* The plan of the first engine that takes the graph and compiles. The plan outlives the graph; the
+ * caller destroys it. */
 int attn_cudnn_plan(struct attn_cg *g, const struct attn_cudnn_target *target,
                     cudnnBackendDescriptor_t *plan, char *reason, size_t reason_len);
 

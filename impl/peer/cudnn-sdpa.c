@@ -37,19 +37,13 @@ static bool square(const struct attn_problem *p)
 
 static enum attn_cudnn_diagonal diagonal(const struct attn_problem *p)
 {
-  switch (p->mask) {
-  case ATTN_MASK_NONE: return DIAGONAL_NONE;
-  case ATTN_MASK_CAUSAL_TOPLEFT: return DIAGONAL_TOP_LEFT;
-  case ATTN_MASK_WINDOW:
-    if (p->window_right < 0)
-      return DIAGONAL_NONE;
-    break;
-  case ATTN_MASK_CAUSAL:
-    /* The only query sees every key, and the split-KV kernel is offered without a mask only. */
-    if (p->sq == 1)
-      return DIAGONAL_NONE;
-    break;
-  }
+  if (p->mask == ATTN_MASK_NONE || (p->mask == ATTN_MASK_WINDOW && p->window_right < 0))
+    return DIAGONAL_NONE;
+  if (p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
+    return DIAGONAL_TOP_LEFT;
+  /* The only query sees the last key, and the split-KV kernel is not offered for a mask. */
+  if (p->sq == 1)
+    return DIAGONAL_NONE;
   return square(p) ? DIAGONAL_TOP_LEFT : DIAGONAL_BOTTOM_RIGHT;
 }
 
@@ -70,6 +64,7 @@ void attn_cudnn_spec(const struct attn_problem *p, struct attn_cudnn_spec *s)
       .total_q = attn_problem_total_q(p),
       .scale = (float)attn_problem_scale(p),
       .diagonal = diagonal(p),
+      .right = p->mask == ATTN_MASK_WINDOW && p->window_right > 0 ? p->window_right : 0,
       .window = p->mask == ATTN_MASK_WINDOW && p->window_left >= 0 ? p->window_left + 1 : 0,
   };
   canonical_strides(s->stride_q, p->layout, p->hq, p->sq, p->d);
@@ -155,7 +150,7 @@ static struct attn_cg_tensor mask_padding(struct attn_cg *g, const struct ragged
   return attn_cg_select(g, attn_cg_bool(g, CUDNN_POINTWISE_LOGICAL_AND, row, col), x, -INFINITY);
 }
 
-/* Key j of query i: j <= i, bottom-right j <= i + seqlen_k - seqlen_q. */
+/* Query i sees key j if j <= i + right, bottom-right j <= i + seqlen_k - seqlen_q + right. */
 static struct attn_cg_tensor mask_right(struct attn_cg *g, const struct attn_cudnn_spec *s,
                                         const struct raggedness *r, struct attn_cg_tensor x)
 {
@@ -168,10 +163,12 @@ static struct attn_cg_tensor mask_right(struct attn_cg *g, const struct attn_cud
     row = attn_cg_i32(g, CUDNN_POINTWISE_ADD, row, sk);
     row = attn_cg_i32(g, CUDNN_POINTWISE_SUB, row, sq);
   }
+  if (s->right)
+    row = attn_cg_i32(g, CUDNN_POINTWISE_ADD, row, attn_cg_int(g, (int32_t)s->right));
   return attn_cg_select(g, attn_cg_bool(g, CUDNN_POINTWISE_CMP_GE, row, col), x, -INFINITY);
 }
 
-/* j + window > i, bottom-right j + window - seqlen_k + seqlen_q > i. */
+/* ... and if j + window > i, bottom-right j + window - seqlen_k + seqlen_q > i. */
 static struct attn_cg_tensor mask_left(struct attn_cg *g, const struct attn_cudnn_spec *s,
                                        const struct raggedness *r, struct attn_cg_tensor x)
 {

@@ -17,8 +17,9 @@ struct attn_cudnn_spec {
   bool packed_stats; /* ragged: lse (hq, total_q) by ragged offsets, otherwise dense */
   int64_t b, hq, hkv, sq, sk, d, dv, total_q;
   float scale;
-  enum attn_cudnn_diagonal diagonal; /* keys right of it are masked */
-  int64_t window;                    /* keys seen up to the diagonal; 0: all */
+  enum attn_cudnn_diagonal diagonal; /* keys right of it, plus right, are masked */
+  int64_t right;
+  int64_t window; /* keys seen up to the diagonal; 0: all */
   int64_t stride_q[4], stride_k[4], stride_v[4], stride_o[4];
 };
 
