@@ -41,7 +41,8 @@ cli_tests = \
   tests/cli/run.sh \
   tests/cli/format.sh \
   tests/cli/impl-hash.sh \
-  tests/cli/ptxas.sh
+  tests/cli/ptxas.sh \
+  tests/cli/quickstart.sh
 TESTS += $(cli_tests)
 EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
 
