@@ -5,6 +5,12 @@ lib_LIBRARIES = libattnbench.a
 libattnbench_a_SOURCES = \
   impl/attn.h \
   impl/convert.h \
+  impl/cpu/block.c \
+  impl/cpu/block.h \
+  impl/cpu/block-kernels.h \
+  impl/cpu/machine.c \
+  impl/cpu/machine.h \
+  impl/dropout.h \
   impl/model.c \
   impl/model.h \
   impl/problem.c \
