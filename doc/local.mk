@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+dist_man_MANS = doc/attnbench.1

@@ -9,6 +9,7 @@ AM_TESTS_ENVIRONMENT = \
   srcdir='$(srcdir)'; export srcdir; \
   builddir='$(builddir)'; export builddir; \
   ATTNBENCH='$(abs_builddir)/attnbench'; export ATTNBENCH; \
+  ATTNBENCH_DATADIR='$(abs_srcdir)'; export ATTNBENCH_DATADIR; \
   CLANG_FORMAT='$(CLANG_FORMAT)'; export CLANG_FORMAT;
 TEST_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 LDADD = $(TEST_LDADD)
@@ -41,6 +42,7 @@ cli_tests = \
   tests/cli/run.sh \
   tests/cli/format.sh \
   tests/cli/impl-hash.sh \
+  tests/cli/man.sh \
   tests/cli/ptxas.sh \
   tests/cli/quickstart.sh
 TESTS += $(cli_tests)

@@ -1,3 +1,4 @@
+#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
 # Every command explains itself, and bad input is one line that says what, where and what to do,

@@ -1,3 +1,4 @@
+#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
 # attnbench run and verify on device cpu: records appear, survive, resume; plugins are treated like
