@@ -10,7 +10,9 @@ AC_DEFUN([ATTN_CUDNN], [
   AS_IF([test "$cuda_found" != no && test "x$with_cudnn" != xno], [
     AS_CASE([$with_cudnn],
       [yes|check], [cudnn_root=],
-      [cudnn_root=$with_cudnn; CUDNN_CPPFLAGS="-I$cudnn_root/include"])
+      [cudnn_root=$with_cudnn; CUDNN_CPPFLAGS="-I$cudnn_root/include"
+       AS_IF([test ! -f "$cudnn_root/include/cudnn.h"],
+         [AC_MSG_ERROR([--with-cudnn=$cudnn_root: there is no include/cudnn.h in it: install libcudnn9-dev-cuda-13, or name another folder])])])
     save_CPPFLAGS=$CPPFLAGS
     CPPFLAGS="$CPPFLAGS $CUDNN_CPPFLAGS $CUDA_CPPFLAGS"
     AC_MSG_CHECKING([for the headers of cuDNN 9.10 or later])
@@ -23,13 +25,15 @@ AC_DEFUN([ATTN_CUDNN], [
     AC_MSG_RESULT([$cudnn_found])
     CPPFLAGS=$save_CPPFLAGS
     AS_IF([test "$cudnn_found" = no && test "x$with_cudnn" != xcheck],
-      [AC_MSG_ERROR([--with-cudnn was asked for, but cudnn.h of cuDNN 9.10 or later was not found: install libcudnn9-dev-cuda-13, or name the folder that holds include/cudnn.h with --with-cudnn=DIR])])
+      [AC_MSG_ERROR([--with-cudnn was asked for, but cudnn.h of cuDNN 9.10 or later does not compile: install libcudnn9-dev-cuda-13, or name the folder that holds include/cudnn.h with --with-cudnn=DIR])])
   ])
   AS_IF([test "$cudnn_found" != no], [
     AC_DEFINE([HAVE_CUDNN], [1], [cuDNN headers present])
     AC_DEFINE_UNQUOTED([CUDA_STUBS], ["$cuda_lib/stubs"], [folder of the CUDA driver stub])
     AS_IF([test -n "$cudnn_root"],
-      [AC_DEFINE_UNQUOTED([CUDNN_LIBDIR], ["$cudnn_root/lib"], [where --with-cudnn says the library is])])
+      [cudnn_lib=$cudnn_root/lib64
+       AS_IF([test ! -d "$cudnn_lib"], [cudnn_lib=$cudnn_root/lib])
+       AC_DEFINE_UNQUOTED([CUDNN_LIBDIR], ["$cudnn_lib"], [where --with-cudnn says the library is])])
     cudnn_found="${cudnn_root:-yes}, loaded at run time"],
     [CUDNN_CPPFLAGS=])
   AC_SUBST([CUDNN_CPPFLAGS])

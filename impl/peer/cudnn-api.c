@@ -14,11 +14,11 @@
 #define HANDLES_MAX 64
 
 static const char *const library_names[] = {
-    "libcudnn.so.9",
-    "libcudnn_graph.so.9",
 #ifdef CUDNN_LIBDIR
     CUDNN_LIBDIR "/libcudnn.so.9",
 #endif
+    "libcudnn.so.9",
+    "libcudnn_graph.so.9",
 };
 
 /* Where each symbol of the table goes. */
