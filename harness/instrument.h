@@ -48,8 +48,8 @@ extern const struct instrument_ops instrument_none, instrument_io_model, instrum
 /* The best one for the device: cupti on cuda, io-model on cpu, none where denied; why says so. */
 const struct instrument_ops *instrument_for(struct device *dev, const char **why);
 
-/* Names of the counters asked for on a chip ("GH100"), and how many passes they take: works
- * without a GPU. 0 passes: the chip or a metric is unknown, reason in err. */
+/* Names of the counters asked for on a chip ("GH100"), and how many passes the bytes take (one, or
+ * they are not counted): works without a GPU. 0: the chip or a metric is unknown, reason in err. */
 int instrument_cupti_passes(const char *chip, const char **metrics, int max, int *n, char *err,
                             size_t errlen);
 

@@ -35,6 +35,13 @@ libattnbench_a_SOURCES += \
   harness/nvml.c harness/nvml.h
 cuda_objects += harness/cuda-kernels.o
 endif
+if HAVE_CUPTI
+libattnbench_a_SOURCES += \
+  harness/instrument-cupti.c harness/instrument-cupti.h \
+  harness/instrument-cupti-activity.c \
+  harness/instrument-cupti-host.cpp \
+  harness/instrument-cupti-range.c
+endif
 bin_PROGRAMS += attnbench
 attnbench_SOURCES = \
   harness/main.c \

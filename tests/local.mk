@@ -18,6 +18,7 @@ LDADD = $(TEST_LDADD)
 unit_tests = \
   tests/unit/arena \
   tests/unit/data \
+  tests/unit/cupti-host \
   tests/unit/device-host \
   tests/unit/problem \
   tests/unit/problem-count \
