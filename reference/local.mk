@@ -1,3 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # reference/: what is true. Knows impl/attn.h and no implementation.
-libattnbench_a_SOURCES += reference/reference.h
+libattnbench_a_SOURCES += \
+  reference/reference.h \
+  reference/semantics.h \
+  reference/bound.h \
+  reference/compare.h \
+  reference/internal.h \
+  reference/compare.c \
+  reference/exact.c \
+  reference/exact-grad.c \
+  reference/parallel.c \
+  reference/plan.c \
+  reference/verify.c

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compare.c - from the tallies of the tensors to one verdict.
+ */
+#include "config.h"
+
+#include "impl/convert.h"
+#include "reference/internal.h"
+
+static const char *const tensor_name[REF_TENSORS] = {"o", "lse", "dq", "dk", "dv"};
+
+void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict *v)
+{
+  int worst = -1;
+
+  v->pass = true;
+  v->bound_ratio = v->lse_bound_ratio = v->max_ulp = v->rel_fro = NAN;
+  for (int k = 0; k < REF_TENSORS; k++) {
+    const struct ref_tally *t = &tally[k];
+    if (t->ratio < 0)
+      continue;
+    if (!(t->ratio <= 1))
+      v->pass = false;
+    if (worst < 0 || t->ratio > tally[worst].ratio)
+      worst = k;
+    if (k == REF_LSE) {
+      v->lse_bound_ratio = t->ratio;
+      continue;
+    }
+    v->bound_ratio = fmax(v->bound_ratio, t->ratio);
+    v->max_ulp = fmax(v->max_ulp, t->ulp);
+    v->rel_fro = fmax(v->rel_fro, t->err2 > 0 ? sqrt(t->err2 / t->ref2) : 0);
+  }
+  if (worst >= 0) {
+    const struct ref_tally *t = &tally[worst];
+    v->worst = (struct ref_worst){
+        tensor_name[worst], t->seq, t->row, t->head, t->col, t->got, t->want, t->bound};
+  }
+}
+
+/* Truncated to float with the last bit set when inexact (round to odd): the rounding to storage
+ * that follows is then the only one. */
+void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x)
+{
+  float f = (float)x;
+  if (dtype != ATTN_F32 && (double)f != x) {
+    if (fabs((double)f) > fabs(x))
+      f = nextafterf(f, 0);
+    f = attn_float(attn_bits(f) | 1);
+  }
+  attn_store(dtype, data, at, f);
+}

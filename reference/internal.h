@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * internal.h - what the files of reference/ share: the opened problem, the choice of rows, blocks
+ * of exact rows and gradients on the host, and the tally of a verdict.
+ */
+#ifndef REFERENCE_INTERNAL_H
+#define REFERENCE_INTERNAL_H
+
+#include "reference/bound.h"
+#include "reference/compare.h"
+#include "reference/reference.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define REF_BLOCK 8 /* targets (rows, or key columns in backward) computed together on the host */
+
+/* ---- problem and plan (plan.c) --------------------------------------------------------------- */
+
+struct ref_problem {
+  struct ref_shape shape;
+  struct ref_units units;
+  struct ref_seq *seqs; /* shape.b entries */
+};
+
+/* ATTN_EUNSUPPORTED for what the reference does not define (paged problems). num may be NULL. */
+int ref_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r);
+void ref_close(struct ref_problem *r);
+
+/* A row (seq, query head, query) or a column (seq, kv head, key) to be checked. */
+struct ref_target {
+  int32_t seq, head;
+  int64_t pos;
+};
+
+/* The targets of a plan, sorted by (seq, head, pos); the caller frees. keep, if not NULL, names the
+ * (seq, kv head) groups that targets may come from. */
+int ref_choose(const struct ref_problem *r, const struct ref_plan *plan, bool columns,
+               const bool *keep, struct ref_target **targets, int64_t *n);
+
+/* For a sampled backward: keeps only targets of some (seq, kv head) groups, so that the forward
+ * that it needs costs at most about max_pairs score computations (one group at least). */
+void ref_limit_groups(const struct ref_problem *r, uint64_t seed, double max_pairs,
+                      bool *keep /* b * hkv */);
+
+/* Index of (seq, head, pos) in lse. */
+int64_t ref_lse_index(const struct ref_problem *r, int64_t seq, int64_t head, int64_t pos);
+
+/* Offset in elements of row pos of a head in a tensor. */
+REF_FN int64_t ref_offset(const struct ref_shape *p, const struct attn_tensor *t, int64_t seq,
+                          int64_t first, int64_t head, int64_t pos)
+{
+  return (p->packed ? 0 : seq * t->sb) + (first + pos) * t->ss + head * t->sh;
+}
+
+/* Calls body(i, ctx) for 0 <= i < n on all cores; the first non-zero status wins. */
+int ref_parallel(int64_t n, int (*body)(int64_t i, void *ctx), void *ctx);
+
+/* From the tallies of the tensors to a verdict (compare.c). */
+void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict *v);
+
+/* x rounded once, to the nearest number of the storage type */
+void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x);
+
+/* ---- exact rows on the host (exact.c) -------------------------------------------------------- */
+
+#define REF_TILE 64
+
+/* Rows of one head of one tensor. */
+struct ref_matrix {
+  enum attn_dtype dtype;
+  const void *data;
+  int64_t first, stride, rows, width;
+};
+
+struct ref_matrix ref_matrix_of(const struct ref_problem *r, const struct attn_tensor *t,
+                                int64_t seq, int64_t head, bool query, int64_t width);
+void ref_read_row(const struct ref_matrix *m, int64_t row, double *out);
+/* tile[k][width] of n rows from row0, and tile[width][REF_TILE], its transpose */
+void ref_read_tile(const struct ref_matrix *m, int64_t row0, int64_t n, double *tile);
+void ref_read_transposed(const struct ref_matrix *m, int64_t row0, int64_t n, double *tile);
+/* x . column k of a transposed tile, for the first n columns */
+void ref_dots(const double *x, const double *tile, int64_t width, int64_t n, struct ref_dot *out);
+
+/* Up to REF_BLOCK rows of one (seq, kv head), computed: sums per row, O and its moments. */
+struct ref_rows {
+  int n;
+  struct ref_row_sums sums[REF_BLOCK];
+  double *o;              /* n * dv */
+  struct ref_sums *terms; /* n * dv, if moments were asked for */
+};
+
+int ref_rows_compute(const struct ref_problem *r, const struct attn_args *args,
+                     const struct ref_target *targets, int n, bool moments, struct ref_rows *rows);
+void ref_rows_free(struct ref_rows *rows);
+
+/* The end of the block of targets that starts at i: same seq, same kv head, REF_BLOCK at most. */
+int64_t ref_block_end(const struct ref_problem *r, const struct ref_target *t, int64_t i, int64_t n,
+                      bool columns);
+
+/* ---- exact gradients on the host (exact-grad.c) ---------------------------------------------- */
+
+/* Stats of up to REF_BLOCK rows of one (seq, kv head), into the array of the stats of all rows. */
+int ref_stats_compute(const struct ref_problem *r, const struct attn_args *args,
+                      const struct ref_target *targets, int n, struct ref_row_stats *stats);
+
+static inline int64_t ref_stats_index(const struct ref_problem *r, int64_t seq, int64_t head,
+                                      int64_t pos)
+{
+  return r->shape.hq * r->seqs[seq].qfirst + head * r->seqs[seq].sq + pos;
+}
+
+/* dQ of up to REF_BLOCK rows, or dK and dV of up to REF_BLOCK columns, of one (seq, kv head). */
+struct ref_grads {
+  int n;
+  bool columns;
+  int64_t partners[REF_BLOCK]; /* terms of each sum */
+  struct ref_sums *qk;         /* n * d: dQ or dK */
+  struct ref_sums *v;          /* n * dv: dV; columns only */
+};
+
+int ref_grads_compute(const struct ref_problem *r, const struct attn_args *args,
+                      const struct ref_row_stats *stats, const struct ref_target *targets, int n,
+                      bool columns, struct ref_grads *grads);
+void ref_grads_free(struct ref_grads *grads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
