@@ -11,6 +11,7 @@ libattnbench_a_SOURCES += \
   harness/build.c harness/build.h \
   harness/catalog.c harness/catalog.h \
   harness/clock.h \
+  harness/doctor.c harness/doctor.h \
   harness/group.c harness/group.h \
   harness/group-time.c \
   harness/group-verify.c \
