@@ -20,7 +20,22 @@ libattnbench_a_SOURCES = \
   impl/problem-sweep.c \
   impl/registry.c
 if HAVE_CUDA
-libattnbench_a_SOURCES += 
+libattnbench_a_SOURCES += \
+  impl/cuda/flash-sm80.c \
+  impl/cuda/flash-sm80.cuh \
+  impl/cuda/flash-sm80.h \
+  impl/cuda/flash-sm80-d64.cu \
+  impl/cuda/flash-sm80-d128.cu \
+  impl/cuda/flash-sm80-d256.cu \
+  impl/cuda/mma.cuh \
+  impl/cuda/naive.c \
+  impl/cuda/naive.h \
+  impl/cuda/naive-rows.cu
+cuda_objects += \
+  impl/cuda/flash-sm80-d64.o \
+  impl/cuda/flash-sm80-d128.o \
+  impl/cuda/flash-sm80-d256.o \
+  impl/cuda/naive-rows.o
 endif
 cuda_objects +=
 if HAVE_CUDNN

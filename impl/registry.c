@@ -12,7 +12,15 @@
 #include "impl/peer/cudnn.h"
 #endif
 
+#ifdef HAVE_CUDA
+extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80;
+#endif
+
 static const struct attn_impl *const builtins[] = {
+#ifdef HAVE_CUDA
+    &attn_cuda_naive,
+    &attn_cuda_flash_sm80,
+#endif
 #ifdef HAVE_CUDNN
     &attn_peer_cudnn,
 #endif

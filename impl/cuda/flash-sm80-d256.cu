@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-sm80-d256.cu - tile variants of the portable flash forward for head_dim 129 to 256.
+ */
+#include "config.h"
+
+#include "impl/cuda/flash-sm80.cuh"
+
+extern "C" const flash_sm80_kernel attn_flash_sm80_d256[] = {
+    flash_sm80_row<flash_config<bf16, 256, 64, 64, 1>>(),
+    flash_sm80_row<flash_config<bf16, 256, 64, 32, 2>>(),
+    flash_sm80_row<flash_config<fp16, 256, 64, 64, 1>>(),
+    flash_sm80_row<flash_config<fp16, 256, 64, 32, 2>>(),
+    {},
+};
