@@ -23,7 +23,8 @@ enum device_mode { MODE_RESTED, MODE_SUSTAINED };
 
 struct device_timing {
   enum device_cache cache; /* cold: 2x L2 of scratch is read before the run */
-  enum device_mode mode;   /* rested: at least rest_s of pause before the run */
+  enum device_mode mode;   /* rested: rest_s of pause before the run; sustained: none, and the
+                            * caller warms up by 3 s of timings that it throws away */
   double rest_s;           /* 0.05 */
 };
 
@@ -32,7 +33,8 @@ struct device_sample {
   double mhz;     /* clock counted inside the chip around the run; NaN: unknown */
 };
 
-/* Measured on this device in this process; 0: not measured. Rates are per second. */
+/* Measured on this device in this process; 0: not measured. Rates are per second: medians on cuda,
+ * the best on the host, where noise only ever slows. */
 struct device_ceilings {
   double copy_gbps;     /* device copy, bytes read plus bytes written */
   double read_gbps;     /* read-only sum */

@@ -104,7 +104,7 @@ static void test_ceilings(void)
   diag("copy %.1f GB/s, read %.1f GB/s, fp32 %.4f TFLOP/s", c.copy_gbps, c.read_gbps,
        c.matmul_tflops);
   ok(c.copy_gbps > 0.1 && c.copy_gbps < 10e3, "copy is between 0.1 and 10000 GB/s");
-  ok(c.read_gbps > 0.3 * c.copy_gbps, "reading is not much slower than copying");
+  ok(c.read_gbps > 0.1 * c.copy_gbps, "reading is not ten times slower than copying");
   ok(c.matmul_tflops > 1e-4 && c.matmul_tflops < 100,
      "fp32 is between 0.1 GFLOP/s and 100 TFLOP/s");
 }
