@@ -38,7 +38,7 @@ typedef enum finding (*probe)(struct patient *p, char *text, size_t len);
 static enum finding see_build(struct patient *p, char *text, size_t len)
 {
   const struct build_info *b = build_info();
-  snprintf(text, len, "attnbench %s (%s), %s%s%s", b->version, b->commit, b->compiler,
+  snprintf(text, len, "attnbench %s (%s), compiler %s%s%s", b->version, b->commit, b->compiler,
            *b->nvcc ? ", nvcc " : "", b->nvcc);
   return FOUND;
 }
