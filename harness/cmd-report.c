@@ -12,12 +12,19 @@
 static int report(struct options *o)
 {
   char err[1024] = "";
+  struct report_summary sum;
   const char *dir = o->run.out ? o->run.out : "report";
   if (o->nwords == 0)
     return complain(EXIT_USAGE, "report needs a results file: attnbench report FILE --out DIR");
-  if (report_write(o->words, o->nwords, dir, err, sizeof err))
+  if (report_write(o->words, o->nwords, dir, &sum, err, sizeof err))
     return complain(EXIT_USAGE, err);
-  printf("report: %s/index.html\n", dir);
+  if (sum.bad_lines)
+    printf("skipped %d torn or foreign line%s\n", sum.bad_lines, sum.bad_lines == 1 ? "" : "s");
+  if (sum.newer)
+    printf("skipped %d record%s of a newer schema\n", sum.newer, sum.newer == 1 ? "" : "s");
+  if (sum.note[0])
+    printf("%s\n", sum.note);
+  printf("report: %d records, %d figures: %s/index.html\n", sum.records, sum.figures, dir);
   return EXIT_OK;
 }
 

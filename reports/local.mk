@@ -1,1 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
+# reports/: records in; a page, figures and tables out. A figure is a row in figure.c, a table one
+# in report.c.
+libattnbench_a_SOURCES += \
+  reports/attributes.c \
+  reports/canvas.c reports/canvas.h \
+  reports/figure-error.c \
+  reports/figure-lengths.c \
+  reports/figure-roofline.c \
+  reports/figure-single.c \
+  reports/figure.c reports/figure.h \
+  reports/fit.c \
+  reports/format.c reports/format.h \
+  reports/gnuplot.c \
+  reports/length-panel.c reports/length-panel.h \
+  reports/length-words.c \
+  reports/lengths.c reports/lengths.h \
+  reports/load.c \
+  reports/model.h \
+  reports/page-words.c \
+  reports/page.c reports/page.h \
+  reports/report.c reports/report.h \
+  reports/svg.c \
+  reports/table-devices.c \
+  reports/table-fits.c \
+  reports/table-results.c \
+  reports/table-summary.c \
+  reports/table-throughput.c \
+  reports/table.c reports/table.h \
+  reports/tables.h \
+  reports/view.c

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * length-panel.c - one panel over the sequence length: ranges, axes, curves with error bars.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "reports/format.h"
+#include "reports/length-panel.h"
+
+#define KEY_WIDTH 0.62 /* part of the width that a key inside may take */
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+static void include(struct length_ranges *g, double x, double y)
+{
+  double part = log(x / g->xlo) / log(g->xhi / g->xlo);
+  if (!isfinite(y))
+    return;
+  g->ylo = fmin(g->ylo, y);
+  g->yhi = fmax(g->yhi, y);
+  if (part <= KEY_WIDTH)
+    g->left_hi = fmax(g->left_hi, y);
+}
+
+static void include_row(const struct length_figure *lf, struct length_ranges *g,
+                        const struct report_panel *panel, const struct report_row *row)
+{
+  const struct length_plot *plot = lf->plot;
+  double v[3], x = (double)row->p.sk;
+  struct reference_line line;
+  length_value(lf, row, v);
+  for (int i = 0; i < 3; i++)
+    include(g, x, v[i]);
+  if (plot->thin)
+    include(g, x, plot->thin(row));
+  if (plot->baseline)
+    include(g, x, plot->baseline(row));
+  if (length_refused(lf, row) && length_tally(lf, panel, row->style).values)
+    include(g, x, length_refused_at(lf, row));
+  if (plot->reference && plot->reference(lf->view, row, &line))
+    include(g, x, line.y * lf->scale);
+}
+
+/* Makes room for lanes and for the key, in pixels of the axis' height. */
+static void make_room(const struct length_figure *lf, struct length_ranges *g, double height)
+{
+  const struct length_plot *plot = lf->plot;
+  double above = plot->reference ? 22 : 8, below = 6;
+  *(plot->lanes_above ? &above : &below) += g->lanes * LENGTH_LANE;
+  if (plot->axis == AXIS_LINEAR) {
+    below = g->lanes && !plot->lanes_above ? below : 0;
+    double unit = g->yhi / (height - above - below);
+    g->bottom = -below * unit;
+    g->top = g->yhi + above * unit;
+    return;
+  }
+  double lo = log(g->ylo), hi = log(g->yhi * 1.0001);
+  double unit = fmax(hi - lo, log(2)) / (height - above - below);
+  if (plot->key_inside) {
+    double key = (g->curves + 1) * LENGTH_LANE + 10;
+    unit = fmax(unit, (log(g->left_hi) - lo) / (height - key - below));
+  }
+  g->bottom = exp(lo - below * unit);
+  g->top = exp(lo + (height - below) * unit);
+}
+
+static struct length_ranges ranges_of(const struct length_figure *lf,
+                                      const struct report_panel *panel, double height)
+{
+  struct length_ranges g = {.ylo = INFINITY, .yhi = 0, .left_hi = 0};
+  g.xlo = (double)panel->rows[0]->p.sk;
+  g.xhi = (double)panel->rows[panel->nrows - 1]->p.sk;
+  for (int i = 0; i < panel->nrows; i++)
+    include_row(lf, &g, panel, panel->rows[i]);
+  for (int s = 0; s < lf->report->nalgorithms; s++) {
+    g.curves += length_tally(lf, panel, s).values > 0;
+    g.lanes += length_lane(lf, panel, s);
+  }
+  make_room(lf, &g, height);
+  return g;
+}
+
+static double nice_step(double range)
+{
+  double power = pow(10, floor(log10(range / 5))), x = range / 5 / power;
+  return power * (x < 1.5 ? 1 : x < 3.5 ? 2 : x < 7.5 ? 5 : 10);
+}
+
+static void write_axes(const struct length_figure *lf, struct canvas *c,
+                       const struct length_ranges *g, const struct length_area *area)
+{
+  static const enum tics kinds[] = {
+      [AXIS_BYTES] = TICS_BYTES, [AXIS_BINARY] = TICS_BINARY, [AXIS_RATIO] = TICS_RATIO};
+  const struct length_plot *plot = lf->plot;
+  char ylabel[160];
+  fprintf(c->gp, "set logscale x 2\nset xrange [%.9g:%.9g]\n", g->xlo / 1.15, g->xhi * 1.15);
+  canvas_tics(c, 'x', TICS_TOKENS, g->xlo, g->xhi);
+  fprintf(c->gp, "set yrange [%.9g:%.9g]\n", g->bottom, g->top);
+  if (plot->axis == AXIS_LINEAR) {
+    fprintf(c->gp, "set ytics 0,%.9g\n", nice_step(g->yhi));
+    if (g->bottom < 0)
+      fputs("set arrow from graph 0, first 0 to graph 1, first 0 nohead back lw 0.5 lc rgb "
+            "'#333333'\n",
+            c->gp);
+  } else {
+    fputs("set logscale y\n", c->gp);
+    canvas_tics(c, 'y', kinds[plot->axis], g->ylo / 1.5, g->yhi * 1.5);
+  }
+  if (area->last_row)
+    fputs("set xlabel 'sequence length (tokens)' offset 0,0.5\n", c->gp);
+  if (area->first_column) {
+    fputs("set ylabel ", c->gp);
+    snprintf(ylabel, sizeof ylabel, "%s%s%s", lf->scale > 1 ? plot->ylabel_small : plot->ylabel,
+             plot->over_base ? " " : "", plot->over_base ? lf->view->base : "");
+    canvas_quote(c->gp, ylabel);
+    fputs(" offset 1.5,0\n", c->gp);
+  }
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+/* Data block of one implementation: length, value, interval, thin line's value. */
+static int write_block(const struct length_figure *lf, struct canvas *c,
+                       const struct report_panel *panel, const struct length_area *area, int style)
+{
+  char comment[512];
+  snprintf(comment, sizeof comment, "%s%s%s\n# tokens value lo hi thin problem",
+           lf->report->algorithms[style], area->title[0] ? " · " : "", area->title);
+  int block = canvas_block(c, comment);
+  for (int i = 0; i < panel->nrows; i++) {
+    const struct report_row *row = panel->rows[i];
+    double v[3];
+    if (row->style != style)
+      continue;
+    length_value(lf, row, v);
+    canvas_number(c, (double)row->p.sk);
+    for (int k = 0; k < 3; k++)
+      canvas_number(c, v[k]);
+    canvas_number(c, lf->plot->thin ? lf->plot->thin(row) : NAN);
+    fprintf(c->dat, "\"%s\"\n", row->problem);
+  }
+  return block;
+}
+
+static int write_baseline_block(const struct length_figure *lf, struct canvas *c,
+                                const struct report_panel *panel)
+{
+  int block = canvas_block(c, lf->plot->baseline_name);
+  for (int i = 0; i < panel->nrows; i++)
+    if (i == 0 || panel->rows[i]->p.sk != panel->rows[i - 1]->p.sk) {
+      canvas_number(c, (double)panel->rows[i]->p.sk);
+      canvas_number(c, lf->plot->baseline(panel->rows[i]));
+      fputc('\n', c->dat);
+    }
+  return block;
+}
+
+static double panel_exponent(const struct length_figure *lf, const struct report_panel *panel,
+                             int style)
+{
+  double x[FIT_POINTS], y[FIT_POINTS], v[3];
+  int n = 0;
+  for (int i = 0; i < panel->nrows && n < FIT_POINTS; i++)
+    if (panel->rows[i]->style == style) {
+      length_value(lf, panel->rows[i], v);
+      x[n] = (double)panel->rows[i]->p.sk;
+      y[n++] = v[0];
+    }
+  return fit_exponent(x, y, n);
+}
+
+/* "flash  N^1.98" where a power is worth fitting, for a key inside. */
+static void write_key_title(const struct length_figure *lf, struct canvas *c,
+                            const struct report_panel *panel, int style)
+{
+  char text[160];
+  double exponent = panel_exponent(lf, panel, style);
+  if (isfinite(exponent))
+    snprintf(text, sizeof text, "%s  ∝ N^%.2f", lf->report->algorithms[style], exponent);
+  else
+    snprintf(text, sizeof text, "%s", lf->report->algorithms[style]);
+  fputs(" title ", c->gp);
+  canvas_quote(c->gp, text);
+}
+
+static bool has_interval(const struct length_figure *lf, const struct report_panel *panel,
+                         int style)
+{
+  double v[3];
+  for (int i = 0; i < panel->nrows; i++) {
+    length_value(lf, panel->rows[i], v);
+    if (panel->rows[i]->style == style && isfinite(v[1]) && isfinite(v[2]))
+      return true;
+  }
+  return false;
+}
+
+static void write_curve(const struct length_figure *lf, struct canvas *c,
+                        const struct report_panel *panel, const struct length_area *area, int style)
+{
+  const struct style *s = style_at(style);
+  int block = write_block(lf, c, panel, area, style);
+  if (lf->plot->thin)
+    fprintf(c->gp,
+            ", \\\n '%s.dat' index %d using 1:5 with linespoints lw 0.8 lc rgb '%s' pt %d ps 0.6 "
+            "notitle",
+            c->stem, block, s->color, s->open);
+  if (has_interval(lf, panel, style))
+    fprintf(c->gp,
+            ", \\\n '%s.dat' index %d using 1:2:3:4 with yerrorbars lw 1 lc rgb '%s' pt 0 notitle",
+            c->stem, block, s->color);
+  fprintf(c->gp, ", \\\n '%s.dat' index %d using 1:2 ", c->stem, block);
+  canvas_style(c->gp, style);
+  if (lf->plot->key_inside)
+    write_key_title(lf, c, panel, style);
+  else
+    fputs(" notitle", c->gp);
+}
+
+void length_panel(const struct length_figure *lf, struct canvas *c,
+                  const struct report_panel *panel, const struct length_area *area)
+{
+  double height = area->bottom - area->top;
+  struct length_ranges g = ranges_of(lf, panel, height);
+  canvas_area(c, area->left, area->top, area->right, area->bottom);
+  write_axes(lf, c, &g, area);
+  length_words(lf, c, panel, &g, area);
+  if (lf->plot->key_inside)
+    fputs("set key top left Left reverse samplen 3 spacing 1.05 font ',12'\n", c->gp);
+  fputs("plot 1/0 notitle", c->gp);
+  if (lf->plot->baseline) {
+    int block = write_baseline_block(lf, c, panel);
+    fprintf(c->gp,
+            ", \\\n '%s.dat' index %d using 1:2 with lines lw 1.5 lc rgb '" CANVAS_GREY
+            "' dt (3,3)",
+            c->stem, block);
+    fputs(lf->plot->key_inside ? " title " : " notitle", c->gp);
+    if (lf->plot->key_inside)
+      canvas_quote(c->gp, lf->plot->baseline_name);
+  }
+  for (int k = 0; k < lf->report->nalgorithms; k++)
+    if (length_tally(lf, panel, k).values)
+      write_curve(lf, c, panel, area, k);
+  fputc('\n', c->gp);
+}

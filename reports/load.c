@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * load.c - results files into rows.
+ *
+ * What is not a record of this schema is counted and left out.  A results file is only ever
+ * appended to, so the last record of a case (same file, device, implementation, problem, cache and
+ * mode) is the one that counts.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/store.h"
+#include "reports/model.h"
+
+struct loading {
+  struct report *r;
+  int file;
+};
+
+void *report_grow(void *array, int *n, size_t size)
+{
+  int cap = *n;
+  if (cap == 0 || (cap & (cap - 1)) == 0) /* full at every power of two */
+    array = realloc(array, (cap ? 2 * (size_t)cap : 1) * size);
+  if (array) {
+    memset((char *)array + (size_t)cap * size, 0, size);
+    ++*n;
+  }
+  return array;
+}
+
+static double number(const json_t *object, const char *name)
+{
+  const json_t *j = json_object_get(object, name);
+  return json_is_number(j) ? json_number_value(j) : NAN;
+}
+
+static const char *text(const json_t *object, const char *name)
+{
+  const char *s = json_string_value(json_object_get(object, name));
+  return s ? s : "";
+}
+
+static int status_of(const char *name)
+{
+  for (int s = 0; s < REPORT_STATUSES; s++)
+    if (!strcmp(name, record_status_name((enum record_status)s)))
+      return s;
+  return -1;
+}
+
+/* Read + written, with what L2 still holds. The io-model has no cache, so no residue. */
+static double moved_bytes(const json_t *traffic)
+{
+  double residue = number(traffic, "residue_bytes");
+  if (isnan(residue) && !strcmp(text(traffic, "source"), "io-model"))
+    residue = 0;
+  return number(traffic, "dram_read_bytes") + number(traffic, "dram_write_bytes") + residue;
+}
+
+static void fill_numbers(struct report_row *row)
+{
+  const json_t *j = row->json;
+  const json_t *time = json_object_get(j, "time"), *rate = json_object_get(j, "rate");
+  const json_t *verify = json_object_get(j, "verify"), *traffic = json_object_get(j, "traffic");
+  const json_t *memory = json_object_get(j, "memory"), *device = json_object_get(j, "device");
+  row->cache = text(time, "cache");
+  row->mode = text(time, "mode");
+  row->median_s = number(time, "median_s");
+  row->ci_lo_s = number(time, "ci_lo_s");
+  row->ci_hi_s = number(time, "ci_hi_s");
+  row->tflops = number(rate, "tflops");
+  row->gbps = number(rate, "gbps");
+  row->of_matmul = number(rate, "of_matmul");
+  row->of_copy = number(rate, "of_copy");
+  row->bound_ratio = number(verify, "bound_ratio");
+  row->lse_bound_ratio = number(verify, "lse_bound_ratio");
+  row->compulsory_bytes = number(traffic, "compulsory_bytes");
+  row->moved_bytes = moved_bytes(traffic);
+  row->workspace_bytes = number(memory, "workspace_bytes");
+  row->peak_bytes = number(memory, "peak_bytes");
+  row->sram_bytes = number(device, "sram_bytes");
+}
+
+static int find_device(struct report *r, int file, json_t *j)
+{
+  const char *kind = text(j, "kind"), *name = text(j, "name"), *card = text(j, "uuid_hash");
+  for (int i = 0; i < r->ndevices; i++) {
+    const struct report_device *d = &r->devices[i];
+    if (d->file == file && !strcmp(d->kind, kind) && !strcmp(d->name, name) &&
+        !strcmp(text(d->json, "uuid_hash"), card))
+      return i;
+  }
+  struct report_device *devices = report_grow(r->devices, &r->ndevices, sizeof *devices);
+  if (!devices)
+    return -1;
+  r->devices = devices;
+  devices[r->ndevices - 1] = (struct report_device){file, kind, name, j};
+  return r->ndevices - 1;
+}
+
+static int add_row(struct report *r, int file, int line, json_t *j, int status)
+{
+  struct report_row *rows = report_grow(r->rows, &r->nloaded, sizeof *rows);
+  char err[256];
+  if (!rows)
+    return -1;
+  r->rows = rows;
+  struct report_row *row = &rows[r->nloaded - 1];
+  row->json = json_incref(j);
+  row->file = file;
+  row->line = line;
+  row->problem = text(j, "problem");
+  row->impl = text(j, "impl");
+  row->reason = text(j, "reason");
+  row->run_id = text(j, "run_id");
+  row->suite = text(j, "suite");
+  row->time_utc = text(j, "time_utc");
+  row->status = (enum record_status)status;
+  row->flops = number(j, "flops");
+  row->parsed = attn_problem_parse(row->problem, &row->p, err, sizeof err) == ATTN_OK;
+  fill_numbers(row);
+  row->device = find_device(r, file, json_object_get(j, "device"));
+  return row->device < 0 ? -1 : 0;
+}
+
+static int take(json_t *j, int line, void *ctx)
+{
+  struct loading *l = ctx;
+  struct report_file *f = &l->r->files[l->file];
+  int status = status_of(text(j, "status"));
+  if (number(j, "schema") > RECORD_SCHEMA) {
+    f->newer++;
+    return 0;
+  }
+  if (status < 0 || !*text(j, "impl") || !*text(j, "problem") ||
+      !*text(json_object_get(j, "device"), "name")) {
+    f->bad++;
+    return 0;
+  }
+  f->records++;
+  return add_row(l->r, l->file, line, j, status);
+}
+
+static bool same_number(double a, double b)
+{
+  return a == b || (isnan(a) && isnan(b));
+}
+
+static bool same_case(const struct report_row *a, const struct report_row *b)
+{
+  return a->device == b->device && same_number(a->sram_bytes, b->sram_bytes) &&
+         !strcmp(a->impl, b->impl) && !strcmp(a->problem, b->problem) &&
+         !strcmp(a->cache, b->cache) && !strcmp(a->mode, b->mode);
+}
+
+static bool superseded(const struct report *r, int i)
+{
+  for (int k = i + 1; k < r->nloaded; k++)
+    if (same_case(&r->rows[i], &r->rows[k]))
+      return true;
+  return false;
+}
+
+/* The rows that count first, in order; those that have a later one of the same case behind them. */
+static int sort_superseded(struct report *r)
+{
+  struct report_row *sorted = malloc((size_t)r->nloaded * sizeof *sorted);
+  int old = r->nloaded;
+  if (!sorted)
+    return -1;
+  for (int i = r->nloaded - 1; i >= 0; i--)
+    if (superseded(r, i))
+      sorted[--old] = r->rows[i];
+  for (int i = 0; i < r->nloaded; i++)
+    if (!superseded(r, i))
+      sorted[r->nrows++] = r->rows[i];
+  r->summary.superseded = r->nloaded - r->nrows;
+  free(r->rows);
+  r->rows = sorted;
+  return 0;
+}
+
+static const char *base_name(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* The file's name without folder and extension; the whole path where two have the same name. */
+static void label_file(struct report *r, int i)
+{
+  struct report_file *f = &r->files[i];
+  for (int k = 0; k < r->nfiles; k++)
+    if (k != i && !strcmp(base_name(r->files[k].path), base_name(f->path))) {
+      snprintf(f->label, sizeof f->label, "%s", f->path);
+      return;
+    }
+  snprintf(f->label, sizeof f->label, "%s", base_name(f->path));
+  char *dot = strrchr(f->label, '.');
+  if (dot && dot != f->label)
+    *dot = '\0';
+}
+
+static int load_file(struct report *r, int i, char *err, size_t errlen)
+{
+  struct loading l = {r, i};
+  struct report_file *f = &r->files[i];
+  int bad = 0;
+  err[0] = '\0';
+  if (store_read(f->path, take, &l, &bad, err, errlen)) {
+    if (!err[0])
+      snprintf(err, errlen, "%s: out of memory while reading results", f->path);
+    return -1;
+  }
+  f->bad += bad;
+  r->summary.records += f->records;
+  r->summary.bad_lines += f->bad;
+  r->summary.newer += f->newer;
+  return 0;
+}
+
+static void say_empty(const struct report *r, char *err, size_t errlen)
+{
+  const struct report_summary *s = &r->summary;
+  const char *path = r->nfiles ? r->files[0].path : "(no file)";
+  if (s->newer)
+    snprintf(err, errlen,
+             "%s: no record to report: %d of a schema newer than %d; use the attnbench "
+             "that wrote them",
+             path, s->newer, RECORD_SCHEMA);
+  else
+    snprintf(err, errlen,
+             "%s: no record to report (%d other lines); write some with: attnbench "
+             "run --out FILE",
+             path, s->bad_lines);
+}
+
+int report_load(struct report *r, const char *const *files, int nfiles, char *err, size_t errlen)
+{
+  r->files = calloc((size_t)nfiles + 1, sizeof *r->files);
+  if (!r->files) {
+    snprintf(err, errlen, "report: out of memory");
+    return -1;
+  }
+  r->nfiles = nfiles;
+  for (int i = 0; i < nfiles; i++)
+    r->files[i].path = files[i];
+  for (int i = 0; i < nfiles; i++) {
+    label_file(r, i);
+    if (load_file(r, i, err, errlen))
+      return -1;
+  }
+  if (!r->nloaded) {
+    say_empty(r, err, errlen);
+    return -1;
+  }
+  if (sort_superseded(r)) {
+    snprintf(err, errlen, "report: out of memory");
+    return -1;
+  }
+  return 0;
+}
+
+void report_free(struct report *r)
+{
+  for (int i = 0; i < r->nloaded; i++)
+    json_decref(r->rows[i].json);
+  for (int i = 0; i < r->nviews; i++) {
+    for (int k = 0; k < r->views[i].npanels; k++)
+      free(r->views[i].panels[k].rows);
+    free(r->views[i].panels);
+    free(r->views[i].rows);
+  }
+  for (int i = 0; i < r->nfigures; i++)
+    table_free(r->figures[i].values);
+  free(r->files);
+  free(r->rows);
+  free(r->devices);
+  free(r->algorithms);
+  free(r->views);
+  free(r->figures);
+}

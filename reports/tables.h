@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tables.h - the tables of a report. Each returns a new table, or NULL when memory is exhausted.
+ */
+#ifndef REPORTS_TABLES_H
+#define REPORTS_TABLES_H
+
+#include "reports/model.h"
+
+struct table *table_devices(const struct report *r);
+struct table *table_summary(const struct report *r);
+struct table *table_reasons(const struct report *r);
+struct table *table_throughput(const struct report *r);
+struct table *table_results(const struct report *r);
+struct table *table_fits(const struct report *r);
+
+/* All of them, in order of the page. */
+struct table_kind {
+  const char *name;
+  struct table *(*make)(const struct report *r);
+};
+extern const struct table_kind table_kinds[];
+extern const int table_kinds_count;
+
+#endif
