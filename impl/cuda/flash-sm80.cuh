@@ -26,11 +26,14 @@
 #include "impl/cuda/flash-sm80.h"
 #include "impl/cuda/mma.cuh"
 
-template <class T, int D_, int BM_, int BN_, int STAGES_, int BLOCKS_ = 2, int WARPS_ = 4>
+template <class T, int D_, int BM_, int BN_, int STAGES_, int BLOCKS_ = 2,
+          bool Q_IN_REGISTERS_ = false, int WARPS_ = 4>
 struct flash_config {
   using elem = T;
   static constexpr int D = D_, BM = BM_, BN = BN_, STAGES = STAGES_, WARPS = WARPS_;
   static constexpr int BLOCKS = BLOCKS_; /* on an SM at least */
+  static constexpr bool Q_IN_REGISTERS = Q_IN_REGISTERS_;
+  static constexpr int Q_KEPT = Q_IN_REGISTERS ? D_ / 16 : 1; /* k-steps */
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int ROWS = BM / WARPS; /* query rows of a warp */
   static constexpr int MB = ROWS / 16, NB = BN / 8, DB = D / 8;
@@ -56,9 +59,10 @@ struct flash_place {
 /* What a warp carries along the key tiles. */
 template <class C>
 struct flash_rows {
-  float o[C::MB][C::DB][4]; /* unnormalised */
-  float m[C::MB][2];        /* maximum that P refers to, raw scores */
-  float l[C::MB][2];        /* this lane's share of the sum of P */
+  float o[C::MB][C::DB][4];        /* unnormalised */
+  float m[C::MB][2];               /* maximum that P refers to, raw scores */
+  float l[C::MB][2];               /* this lane's share of the sum of P */
+  uint32_t q[C::Q_KEPT][C::MB][4]; /* operands, if they are kept */
 };
 
 template <class C>
@@ -118,9 +122,19 @@ __device__ __forceinline__ flash_range flash_key_tiles(const flash_sm80_args &a,
 
 /* ---- one tile ------------------------------------------------------------------------------- */
 
+/* Operands of k-step `step` of the warp's rows; q: this lane's first ldmatrix address. */
+template <class C>
+__device__ __forceinline__ void flash_load_q(uint32_t (&qa)[C::MB][4], uint32_t q, int step)
+{
+#pragma unroll
+  for (int mb = 0; mb < C::MB; mb++)
+    ldmatrix(qa[mb], (q ^ (step % 4 * 32)) + step / 4 * (C::BM * 128) + mb * 16 * 128);
+}
+
 /* s = Q K^T of the warp's rows; q, k: this lane's first ldmatrix addresses. */
 template <class C>
-__device__ __forceinline__ void flash_qk(flash_scores<C> &s, uint32_t q, uint32_t k)
+__device__ __forceinline__ void flash_qk(flash_scores<C> &s, flash_rows<C> &st, uint32_t q,
+                                         uint32_t k)
 {
 #pragma unroll
   for (int mb = 0; mb < C::MB; mb++)
@@ -129,12 +143,10 @@ __device__ __forceinline__ void flash_qk(flash_scores<C> &s, uint32_t q, uint32_
       s[mb][nb][0] = s[mb][nb][1] = s[mb][nb][2] = s[mb][nb][3] = 0;
 #pragma unroll
   for (int step = 0; step < C::D / 16; step++) {
-    uint32_t qa[C::MB][4];
-    uint32_t qk = (q ^ (step % 4 * 32)) + step / 4 * (C::BM * 128);
+    uint32_t(&qa)[C::MB][4] = st.q[C::Q_IN_REGISTERS ? step : 0];
     uint32_t kk = (k ^ (step % 4 * 32)) + step / 4 * (C::BN * 128);
-#pragma unroll
-    for (int mb = 0; mb < C::MB; mb++)
-      ldmatrix(qa[mb], qk + mb * 16 * 128);
+    if (!C::Q_IN_REGISTERS)
+      flash_load_q<C>(qa, q, step);
 #pragma unroll
     for (int nb = 0; nb < C::NB; nb += 2) {
       uint32_t kb[4];
@@ -375,7 +387,7 @@ __device__ __forceinline__ void flash_tile(const flash_sm80_args &a, const flash
     flash_load_v<C, MASKED>(a, at, n, smem);
     copy_commit();
   }
-  flash_qk<C>(s, lane.q, lane.k + flash_stage<C>(n));
+  flash_qk<C>(s, st, lane.q, lane.k + flash_stage<C>(n));
   if (C::STAGES == 1) {
     copy_wait<0>();
     __syncthreads();
@@ -408,7 +420,13 @@ __launch_bounds__(C::THREADS,
   const flash_lane<C> lane(smem);
   flash_rows<C> st;
   flash_clear<C>(st);
+  if (C::Q_IN_REGISTERS)
+    copy_wait<0>();
   __syncthreads();
+  if (C::Q_IN_REGISTERS)
+#pragma unroll
+    for (int step = 0; step < C::Q_KEPT; step++)
+      flash_load_q<C>(st.q[step], lane.q, step);
 
   for (int n = here.keys.end - 1; n >= at.keys.begin; n--) {
     copy_wait<0>();
