@@ -27,14 +27,26 @@ libattnbench_a_SOURCES += \
   impl/cuda/flash-sm80-d64.cu \
   impl/cuda/flash-sm80-d128.cu \
   impl/cuda/flash-sm80-d256.cu \
+  impl/cuda/flash-sm90.c \
+  impl/cuda/flash-sm90.cuh \
+  impl/cuda/flash-sm90.h \
+  impl/cuda/flash-sm90-d64.cu \
+  impl/cuda/flash-sm90-d128.cu \
+  impl/cuda/flash-sm90-d256.cu \
+  impl/cuda/flash-sm90-schedule.cu \
   impl/cuda/mma.cuh \
   impl/cuda/naive.c \
   impl/cuda/naive.h \
-  impl/cuda/naive-rows.cu
+  impl/cuda/naive-rows.cu \
+  impl/cuda/ptx-sm90.cuh
 cuda_objects += \
   impl/cuda/flash-sm80-d64.o \
   impl/cuda/flash-sm80-d128.o \
   impl/cuda/flash-sm80-d256.o \
+  impl/cuda/flash-sm90-d64.o \
+  impl/cuda/flash-sm90-d128.o \
+  impl/cuda/flash-sm90-d256.o \
+  impl/cuda/flash-sm90-schedule.o \
   impl/cuda/naive-rows.o
 endif
 cuda_objects +=

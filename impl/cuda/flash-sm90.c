@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-sm90.c - cuda/flash-sm90, the Hopper flash kernel's host half: what it takes, which tile
+ * variant, its tensor maps.
+ */
+#include "config.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "impl/cuda/flash-sm90.h"
+
+/* Head of the workspace: the claim counter, the number of items.  The items follow. */
+#define WORKSPACE_HEAD 256
+/* K and V of the heads that are scheduled together: half of a Hopper's L2, the rest is for Q, O. */
+#define SECTION_BYTES (32 << 20)
+
+static const struct sm90_kernel *choose(const struct attn_problem *p)
+{
+  static const struct sm90_kernel *const tables[] = {attn_flash_sm90_d64, attn_flash_sm90_d128,
+                                                     attn_flash_sm90_d256};
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    for (const struct sm90_kernel *k = tables[i]; k->func; k++)
+      if (k->dtype == p->dtype && p->d <= k->d && p->dv <= k->dv)
+        return k;
+  return NULL;
+}
+
+static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
+{
+  struct sm90_plan plan;
+  if (dev->sm != 90)
+    return "needs compute capability 9.0 (Hopper)";
+  if (p->op == ATTN_BWD)
+    return "forward only";
+  if (p->dtype != ATTN_BF16 && p->dtype != ATTN_F16)
+    return "takes bf16 and fp16 only";
+  if (p->d > 256 || p->dv > 256)
+    return "head dim above 256";
+  if (p->d % 8 || p->dv % 8)
+    return "head dim must be a multiple of 8 (16-byte rows)";
+  if (p->page)
+    return "paged KV needs a paged kernel";
+  if (p->softcap > 0 || p->alibi || p->dropout_p > 0)
+    return "softcap, alibi and dropout are not in this kernel";
+  if (p->scale < 0)
+    return "a negative scale turns the maximum into a minimum";
+  if (p->sq >= SM90_UNLIMITED / 2 || p->sk >= SM90_UNLIMITED / 2)
+    return "sequence of 2^28 tokens or more";
+  if (!choose(p))
+    return "no tile for this head dim";
+  if (!attn_flash_sm90_plan(p, dev, choose(p), &plan))
+    return "more than 2^31 - 1 tiles";
+  return NULL;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+  return (a + b - 1) / b;
+}
+
+static int64_t row_blocks(const struct attn_problem *p, int km)
+{
+  int64_t n = 0;
+  if (!p->nruns)
+    return p->b * ceil_div(p->sq, km);
+  for (int i = 0; i < p->nruns; i++)
+    n += p->runs[i].count * ceil_div(p->runs[i].sq, km);
+  return n;
+}
+
+size_t attn_flash_sm90_workspace(const struct attn_problem *p, const struct sm90_kernel *k)
+{
+  return WORKSPACE_HEAD + (p->nruns ? row_blocks(p, k->km) * sizeof(struct sm90_item) : 0);
+}
+
+static size_t workspace(const struct attn_problem *p, const struct attn_device *dev)
+{
+  return attn_flash_sm90_workspace(p, choose(p));
+}
+
+static int32_t window_side(int64_t n)
+{
+  return n < 0 || n > SM90_UNLIMITED ? SM90_UNLIMITED : (int32_t)n;
+}
+
+static void plan_mask(const struct attn_problem *p, struct sm90_params *a)
+{
+  a->topleft = p->mask == ATTN_MASK_CAUSAL_TOPLEFT;
+  a->left = a->right = SM90_UNLIMITED;
+  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
+    a->right = 0;
+  if (p->mask == ATTN_MASK_WINDOW) {
+    a->left = window_side(p->window_left);
+    a->right = window_side(p->window_right);
+  }
+}
+
+/* Equal tiles go head after head; unequal ones longest first, as many K/V heads together as L2
+ * holds (a power of two: sections of equal size). */
+static int64_t section_heads(const struct attn_problem *p, bool equal)
+{
+  int64_t group = p->hq / p->hkv, heads = p->nruns ? p->hq : p->b * p->hq, n = 1;
+  int64_t rows = p->nruns ? attn_problem_total_k(p) : p->sk;
+  double bytes = (double)rows * (p->d + p->dv) * 2;
+  if (equal)
+    return 1;
+  while (2 * n * bytes <= SECTION_BYTES && 2 * n * group < 2 * heads)
+    n *= 2;
+  return n * group < heads ? n * group : heads;
+}
+
+bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
+                          const struct sm90_kernel *k, struct sm90_plan *plan)
+{
+  int64_t tiles = row_blocks(p, k->km) * p->hq;
+  bool equal = p->mask == ATTN_MASK_NONE && !p->nruns;
+  if (tiles + dev->multiprocessors > INT32_MAX)
+    return false;
+  *plan = (struct sm90_plan){
+      .kernel = k,
+      .dtype = p->dtype,
+      .d = p->d,
+      .hkv = p->hkv,
+      .total_q = attn_problem_total_q(p),
+      .total_k = attn_problem_total_k(p),
+      .grid = (int)(tiles < dev->multiprocessors ? tiles : dev->multiprocessors),
+      .ragged = p->nruns > 0,
+      .dynamic = !equal && tiles > dev->multiprocessors,
+  };
+  struct sm90_params *a = &plan->params;
+  a->b = (int32_t)p->b;
+  a->hq = (int32_t)p->hq;
+  a->group = (int32_t)(p->hq / p->hkv);
+  a->sq = (int32_t)p->sq;
+  a->sk = (int32_t)p->sk;
+  a->dv = (int32_t)p->dv;
+  a->blocks = (int32_t)ceil_div(p->sq, k->km);
+  a->section = (int32_t)section_heads(p, equal);
+  a->c = (float)(attn_problem_scale(p) * M_LOG2E);
+  a->lse_sb = plan->ragged ? 0 : p->hq * p->sq;
+  a->lse_sh = plan->ragged ? plan->total_q : p->sq;
+  plan_mask(p, a);
+  return true;
+}
+
+/* ---- tensor maps ---------------------------------------------------------------------------- */
+
+typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                           const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                           const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+static encode_fn *encoder(void)
+{
+  static encode_fn *encode;
+  enum cudaDriverEntryPointQueryResult found;
+  void *f = NULL;
+  if (!encode && !cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000,
+                                                   cudaEnableDefault, &found))
+    encode = (encode_fn *)f;
+  return encode;
+}
+
+static bool aligned(const struct attn_tensor *t)
+{
+  return (uintptr_t)t->data % 16 == 0 && t->sb % 8 == 0 && t->ss % 8 == 0 && t->sh % 8 == 0;
+}
+
+/* A map of (batch, head, row, column) in boxes of [rows][64 columns].  Ragged: every sequence is
+ * seen as rows [max - length, max), which end at the last coordinate, so that the rows after its
+ * end lie outside the map and read as zero: base - max rows + (max - length + r) + end. */
+static int encode(CUtensorMap *map, const struct sm90_plan *plan, const struct attn_tensor *t,
+                  int64_t width, int64_t heads, int64_t max, int64_t total, int box_rows)
+{
+  encode_fn *fn = encoder();
+  int64_t sb = plan->ragged ? t->ss : t->sb;
+  char *base = (char *)t->data - (plan->ragged ? max * t->ss * 2 : 0);
+  cuuint64_t dims[4] = {width, max > 0 ? max : 1, heads, plan->ragged ? total + 1 : plan->params.b};
+  cuuint64_t strides[3] = {t->ss * 2, t->sh * 2, sb ? sb * 2 : 16};
+  cuuint32_t box[4] = {64, box_rows, 1, 1}, step[4] = {1, 1, 1, 1};
+  CUtensorMapDataType type =
+      plan->dtype == ATTN_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  if (!fn)
+    return ATTN_EDEVICE;
+  return fn(map, type, 4, base, dims, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+             ? ATTN_OK
+             : ATTN_EDEVICE;
+}
+
+/* ---- enqueueing ----------------------------------------------------------------------------- */
+
+static int schedule(const struct sm90_plan *plan, const struct attn_args *args,
+                    struct sm90_params *a, cudaStream_t stream)
+{
+  int32_t *head = args->workspace;
+  a->counter = plan->dynamic ? head : NULL;
+  if (plan->ragged) {
+    a->cu_q = args->cu_seqlens_q;
+    a->cu_k = args->cu_seqlens_k;
+    a->items = head + 1;
+    a->item = (struct sm90_item *)((char *)args->workspace + WORKSPACE_HEAD);
+    return attn_flash_sm90_schedule(a, plan->kernel->km, plan->kernel->kn, stream);
+  }
+  if (plan->dynamic && cudaMemsetAsync(a->counter, 0, sizeof *a->counter, stream))
+    return ATTN_EDEVICE;
+  return ATTN_OK;
+}
+
+int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args *args,
+                           cudaStream_t stream)
+{
+  const struct sm90_kernel *k = plan->kernel;
+  struct sm90_params a = plan->params;
+  CUtensorMap q, key, v;
+  int st;
+  if (!aligned(&args->q) || !aligned(&args->k) || !aligned(&args->v) || !aligned(&args->o))
+    return ATTN_EINVAL;
+  if (plan->grid == 0)
+    return ATTN_OK;
+  a.o = args->o.data;
+  a.o_sb = args->o.sb;
+  a.o_ss = args->o.ss;
+  a.o_sh = args->o.sh;
+  a.lse = args->lse;
+  if ((st = encode(&q, plan, &args->q, plan->d, a.hq, a.sq, plan->total_q, k->km)) ||
+      (st = encode(&key, plan, &args->k, plan->d, plan->hkv, a.sk, plan->total_k, k->kn)) ||
+      (st = encode(&v, plan, &args->v, a.dv, plan->hkv, a.sk, plan->total_k, k->kn)) ||
+      (st = schedule(plan, args, &a, stream)))
+    return st;
+  dim3 grid = {(unsigned)plan->grid, 1, 1}, block = {(unsigned)k->threads, 1, 1};
+  void *params[] = {&q, &key, &v, &a};
+  return cudaLaunchKernel(k->func, grid, block, params, k->smem, stream) ? ATTN_EDEVICE : ATTN_OK;
+}
+
+/* ---- the descriptor ------------------------------------------------------------------------- */
+
+static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
+{
+  struct sm90_plan *q = malloc(sizeof *q);
+  if (!q)
+    return ATTN_ENOMEM;
+  attn_flash_sm90_plan(p, dev, choose(p), q);
+  if (cudaFuncSetAttribute(q->kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           q->kernel->smem)) {
+    free(q);
+    return ATTN_EDEVICE;
+  }
+  *plan = q;
+  return ATTN_OK;
+}
+
+static int run(void *plan, const struct attn_args *args, void *stream)
+{
+  return attn_flash_sm90_launch(plan, args, stream);
+}
+
+static void finish(void *plan)
+{
+  free(plan);
+}
+
+/* Sections keep K and V in L2, so each tensor moves once. */
+static void traffic(const struct attn_problem *p, const struct attn_device *dev,
+                    struct attn_traffic *t)
+{
+  t->read_bytes = attn_problem_compulsory_read(p);
+  t->write_bytes = attn_problem_compulsory_write(p);
+}
+
+const struct attn_impl attn_cuda_flash_sm90 = {
+    .abi = ATTN_ABI,
+    .name = "cuda/flash-sm90",
+    .device = ATTN_CUDA,
+    .summary = "fused forward for Hopper: wgmma, TMA, warp specialisation, persistent",
+    .provenance = "attnbench; after FlashAttention-3 (Shah et al. 2024)",
+    .numerics = {.score = ATTN_ROUND_F32, .prob = ATTN_ROUND_STORAGE, .accum_truncates = true},
+    .unsupported = unsupported,
+    .workspace = workspace,
+    .prepare = prepare,
+    .run = run,
+    .finish = finish,
+    .traffic = traffic,
+};

@@ -1,0 +1,770 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-sm90.cuh - the Hopper forward kernel: O = softmax(mask(scale Q K^T)) V and its LSE, in one
+ * pass.  Q (b, sq, hq, d), K (b, sk, hkv, d), V (b, sk, hkv, dv), O like Q with dv; fp32 inside.
+ *
+ * A persistent CTA is one producer thread and WGS consumer warpgroups of 64 query rows each.
+ *   producer   takes the next tile (row block x head), tells the consumers through a four-slot
+ *              mailbox, and lets TMA fill shared memory: K0, Q, K1, V0, K2, V1 ...; K and V have
+ *              rings of STAGES tiles with a full and an empty mbarrier a slot
+ *   consumers  walk the keys from right to left.  Each step issues S = Q K^T for the next tile and
+ *              O += P V for the present one back to back, does softmax on S while P V runs, and
+ *              only then packs P and rescales O.  The step does not stop at the end of a row
+ *              block: there the next S belongs to the next row block, so that no tensor core
+ *              waits for a first softmax.
+ *
+ * The running maximum is kept unless it grew by more than 8 in log2 units: P stays below 2^8, and
+ * most steps need no rescaling of O.  Masks cost one uniform branch a step where there is none to
+ * apply.  Tiles start at the right end with the longest rows first, in sections of heads whose K
+ * and V stay in L2.
+ *
+ * Accumulator of a warpgroup: thread lane of warp w holds rows 16w + lane/4 and that + 8, columns
+ * 8j + 2(lane%4) + {0,1}, at [4j + 2*half + {0,1}].
+ */
+#ifndef IMPL_CUDA_FLASH_SM90_CUH
+#define IMPL_CUDA_FLASH_SM90_CUH
+
+#include <float.h>
+#include <math.h>
+
+#include "impl/cuda/flash-sm90.h"
+#include "impl/cuda/ptx-sm90.cuh"
+
+#define SM90_BOXES 4 /* mailbox slots, a power of two */
+
+enum {
+  SM90_QREG = 1,   /* Q as register fragments instead of shared-memory operands */
+  SM90_STREAM = 2, /* the pipeline runs on across row blocks */
+};
+
+template <class T_, int D_, int DV_, int WGS_, int KN_, int STAGES_, int QSTAGES_, int PREGS_,
+          int CREGS_, int FLAGS_, int EMU_ = 0>
+struct sm90_cfg {
+  typedef T_ T;
+  static constexpr int D = D_, DV = DV_, WGS = WGS_, KM = 64 * WGS_, KN = KN_;
+  static constexpr int STAGES = STAGES_, QSTAGES = QSTAGES_, PREGS = PREGS_, CREGS = CREGS_;
+  static constexpr bool QREG = FLAGS_ & SM90_QREG, STREAM = FLAGS_ & SM90_STREAM;
+  static constexpr int EMU = EMU_; /* sixteenths of the exponentials that the FMA pipe computes */
+  static constexpr int THREADS = 128 * (WGS + 1);
+  static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, V_BYTES = KN * DV * 2;
+  static constexpr int Q0 = 0, K0 = Q0 + QSTAGES * Q_BYTES, V0 = K0 + STAGES * K_BYTES;
+  static constexpr int BARS = V0 + STAGES * V_BYTES;
+  /* barriers, 8 bytes each: full and empty of the Q, K, V and mailbox rings */
+  static constexpr int Q_FULL = BARS, Q_EMPTY = Q_FULL + 8 * QSTAGES;
+  static constexpr int K_FULL = Q_EMPTY + 8 * QSTAGES, K_EMPTY = K_FULL + 8 * STAGES;
+  static constexpr int V_FULL = K_EMPTY + 8 * STAGES, V_EMPTY = V_FULL + 8 * STAGES;
+  static constexpr int BOX_FULL = V_EMPTY + 8 * STAGES, BOX_EMPTY = BOX_FULL + 8 * SM90_BOXES;
+  static constexpr int BOX = (BOX_EMPTY + 8 * SM90_BOXES + 31) / 32 * 32;
+  static constexpr int SMEM = BOX + 32 * SM90_BOXES;
+  static_assert(D % 64 == 0 && DV % 64 == 0 && KN % 16 == 0 && SMEM <= 232448, "tile");
+};
+
+/* One unit of work: query rows m0.. of one head, keys of tiles [lo, hi). */
+struct sm90_tile {
+  int m0; /* -1: no more work */
+  int head, seq;
+  int lo, hi;
+  int sq, sk;
+  int row0; /* of the sequence in a packed tensor */
+};
+
+/* A place in a ring of N: slot and parity of its present use, in one register; who fills the slot
+ * waits for the other parity. */
+template <int N>
+struct sm90_ring {
+  int at; /* N = 1, 2: how many uses went before; else 2 * slot + parity */
+  static constexpr bool COUNT = N <= 2;
+  __device__ __forceinline__ int slot() const
+  {
+    return COUNT ? at & (N - 1) : at >> 1;
+  }
+  __device__ __forceinline__ int phase() const
+  {
+    return COUNT ? at >> (N - 1) & 1 : at & 1;
+  }
+  __device__ __forceinline__ sm90_ring next() const
+  {
+    return COUNT ? sm90_ring{at + 1} : at >= 2 * N - 2 ? sm90_ring{at & 1 ^ 1} : sm90_ring{at + 2};
+  }
+  __device__ __forceinline__ sm90_ring before() const
+  {
+    return COUNT     ? sm90_ring{at - 1}
+           : at >= 2 ? sm90_ring{at - 2}
+                     : sm90_ring{2 * N - 2 + (at ^ 1)};
+  }
+};
+
+/* ---- scheduling ------------------------------------------------------------------------------ */
+
+/* Query row i of a sequence sees the keys [i + shift - left, i + shift + right]. */
+SM90_DEV int sm90_shift(const sm90_params &p, int sq, int sk)
+{
+  return p.topleft ? 0 : sk - sq;
+}
+
+/* Half-open range of the key tiles that any of the rows m0 .. m0 + km - 1 sees. */
+SM90_DEV int2 sm90_keys(const sm90_params &p, int m0, int sq, int sk, int km, int kn)
+{
+  const int shift = sm90_shift(p, sq, sk), end = min(m0 + km, sq);
+  const int hi = (max(0, min(sk, end + shift + p.right)) + kn - 1) / kn;
+  return make_int2(min(max(0, m0 + shift - p.left) / kn, hi), hi);
+}
+
+template <class C>
+SM90_DEV sm90_tile sm90_decode(const sm90_params &p, int n)
+{
+  sm90_tile t;
+  const int blocks = p.items ? *p.items : p.blocks, heads = p.items ? p.hq : p.b * p.hq;
+  const int s = n / (p.section * blocks), r = n - s * p.section * blocks;
+  const int here = min(p.section, heads - s * p.section);
+  const int item = here > 0 ? r / here : blocks;
+  t.m0 = -1;
+  t.head = t.seq = t.lo = t.hi = t.row0 = 0;
+  t.sq = p.sq;
+  t.sk = p.sk;
+  if (item >= blocks)
+    return t;
+  const int head = s * p.section + r - item * here;
+  if (p.items) {
+    const sm90_item at = p.item[item];
+    t.seq = at.seq;
+    t.m0 = at.m0;
+    t.head = head;
+    t.row0 = p.cu_q[t.seq];
+    t.sq = p.cu_q[t.seq + 1] - t.row0;
+    t.sk = p.cu_k[t.seq + 1] - p.cu_k[t.seq];
+  } else {
+    t.seq = head / p.hq;
+    t.head = head - t.seq * p.hq;
+    t.m0 = (blocks - 1 - item) * C::KM;
+  }
+  const int2 keys = sm90_keys(p, t.m0, t.sq, t.sk, C::KM, C::KN);
+  t.lo = keys.x;
+  t.hi = keys.y;
+  return t;
+}
+
+/* ---- producer -------------------------------------------------------------------------------- */
+
+/* Loads rows [row, row + ROWS) as W/64 panels; rows and columns outside the tensor become zero. */
+template <int ROWS, int W>
+SM90_DEV void sm90_load(uint32_t dst, const CUtensorMap *map, uint32_t bar, int row, int head,
+                        int batch)
+{
+  mbar_expect(bar, ROWS * W * 2);
+#pragma unroll
+  for (int i = 0; i < W / 64; i++)
+    tma_load_4d(dst + i * ROWS * 128, map, bar, 64 * i, row, head, batch);
+}
+
+/* A ring's tile, once the consumers have given its slot back. */
+template <int ROWS, int W, class R>
+SM90_DEV void sm90_load_kv(uint32_t tiles, uint32_t full, uint32_t empty, R r,
+                           const CUtensorMap *map, int row, int head, int batch)
+{
+  mbar_wait(empty + 8 * r.slot(), r.phase() ^ 1);
+  sm90_load<ROWS, W>(tiles + r.slot() * ROWS * W * 2, map, full + 8 * r.slot(), row, head, batch);
+}
+
+template <class C>
+SM90_DEV void sm90_produce(uint32_t smem, const CUtensorMap *mq, const CUtensorMap *mk,
+                           const CUtensorMap *mv, const sm90_params &p)
+{
+  sm90_ring<C::STAGES> r = {};
+  sm90_ring<C::QSTAGES> qr = {};
+  int n = blockIdx.x;
+  for (int count = 0;; count++) {
+    const sm90_tile t = sm90_decode<C>(p, n);
+    const int slot = count % SM90_BOXES;
+    mbar_wait(smem + C::BOX_EMPTY + 8 * slot, count / SM90_BOXES % 2 ^ 1);
+    const uint32_t at = smem + C::BOX + 32 * slot;
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(t.m0), "r"(t.head),
+                 "r"(t.seq), "r"(t.lo)
+                 : "memory");
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(at + 16), "r"(t.hi), "r"(t.sq),
+                 "r"(t.sk), "r"(t.row0)
+                 : "memory");
+    mbar_arrive(smem + C::BOX_FULL + 8 * slot);
+    if (t.m0 < 0)
+      break;
+    /* A packed tensor's map has rows [0, max) of a sequence that ends at row max, and the end of
+     * the sequence in the packed tensor as its last coordinate: what lies beyond reads as zero. */
+    const int qrow = p.items ? p.sq - t.sq : 0, qb = p.items ? t.row0 + t.sq : t.seq;
+    const int krow = p.items ? p.sk - t.sk : 0, kb = p.items ? p.cu_k[t.seq + 1] : t.seq;
+    const int kvh = t.head / p.group;
+    int claimed = n + gridDim.x;
+#pragma unroll 1
+    for (int i = t.hi - 1; i >= t.lo; i--) {
+      if (i == t.lo && p.counter)
+        claimed = atomicAdd(p.counter, 1) + gridDim.x;
+      sm90_load_kv<C::KN, C::D>(smem + C::K0, smem + C::K_FULL, smem + C::K_EMPTY, r, mk,
+                                krow + i * C::KN, kvh, kb);
+      if (i == t.hi - 1) {
+        mbar_wait(smem + C::Q_EMPTY + 8 * qr.slot(), qr.phase() ^ 1);
+        sm90_load<C::KM, C::D>(smem + C::Q0 + qr.slot() * C::Q_BYTES, mq,
+                               smem + C::Q_FULL + 8 * qr.slot(), qrow + t.m0, t.head, qb);
+        qr = qr.next();
+      } else {
+        sm90_load_kv<C::KN, C::DV>(smem + C::V0, smem + C::V_FULL, smem + C::V_EMPTY, r.before(),
+                                   mv, krow + (i + 1) * C::KN, kvh, kb);
+      }
+      r = r.next();
+    }
+    if (t.lo < t.hi)
+      sm90_load_kv<C::KN, C::DV>(smem + C::V0, smem + C::V_FULL, smem + C::V_EMPTY, r.before(), mv,
+                                 krow + t.lo * C::KN, kvh, kb);
+    else if (p.counter)
+      claimed = atomicAdd(p.counter, 1) + gridDim.x;
+    n = claimed;
+  }
+}
+
+/* ---- consumer -------------------------------------------------------------------------------- */
+
+/* Where a consumer thread is. */
+struct sm90_lane {
+  uint32_t smem;
+  int wg, warp, lane;
+  int row; /* of the tile: its upper one */
+  bool elected;
+};
+
+SM90_DEV int sm90_uniform(int x)
+{
+  return __shfl_sync(~0u, x, 0);
+}
+
+SM90_DEV int4 lds128(uint32_t at)
+{
+  int4 x;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(at)
+               : "memory");
+  return x;
+}
+
+/* What the mailbox says of the count-th tile.  It is read again wherever it is needed: registers
+ * are dearer. */
+template <class C>
+SM90_DEV sm90_tile sm90_read(const sm90_lane &w, int count)
+{
+  const uint32_t at = w.smem + C::BOX + 32 * (count % SM90_BOXES);
+  const int4 a = lds128(at), b = lds128(at + 16);
+  return sm90_tile{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+}
+
+/* The count-th tile is done with. */
+template <class C>
+SM90_DEV void sm90_forget(const sm90_lane &w, int count)
+{
+  __syncwarp();
+  if (w.lane == 0)
+    mbar_arrive(w.smem + C::BOX_EMPTY + 8 * (count % SM90_BOXES));
+}
+
+/* Waits for Q; as fragments, it is read at once and its slot given back. */
+template <class C>
+SM90_DEV void sm90_take_q(const sm90_lane &w, sm90_ring<C::QSTAGES> &qr, uint32_t (&Q)[C::D / 4])
+{
+  mbar_wait(w.smem + C::Q_FULL + 8 * qr.slot(), qr.phase());
+  if (!C::QREG)
+    return;
+  const int r = 64 * w.wg + 16 * w.warp + (w.lane & 15);
+  const uint32_t base = w.smem + C::Q0 + qr.slot() * C::Q_BYTES + r * 128;
+#pragma unroll
+  for (int k = 0; k < C::D / 16; k++) {
+    uint32_t f[4];
+    const int chunk = (2 * k & 7) + (w.lane >> 4);
+    ldmatrix_x4(f, base + k / 4 * C::KM * 128 + ((chunk ^ (r & 7)) << 4));
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      Q[4 * k + i] = f[i];
+  }
+  fence_proxy_async();
+  __syncwarp();
+  if (w.lane == 0)
+    mbar_arrive(w.smem + C::Q_EMPTY + 8 * qr.slot());
+  qr = qr.next();
+}
+
+/* Q in shared memory: the slot is given back after the tile's last Q K^T. */
+template <class C>
+SM90_DEV void sm90_drop_q(const sm90_lane &w, sm90_ring<C::QSTAGES> &qr)
+{
+  if (C::QREG)
+    return;
+  if (w.elected)
+    mbar_arrive(w.smem + C::Q_EMPTY + 8 * qr.slot());
+  qr = qr.next();
+}
+
+/* S = Q K^T, one group */
+template <class C>
+SM90_DEV void sm90_qk(const sm90_lane &w, float (&S)[C::KN / 2], const uint32_t (&Q)[C::D / 4],
+                      int qslot, const sm90_ring<C::STAGES> &r)
+{
+  const uint32_t q = rederive(desc_lo(w.smem + C::Q0 + qslot * C::Q_BYTES + w.wg * 8192, 0));
+  const uint32_t k0 = rederive(desc_lo(w.smem + C::K0 + r.slot() * C::K_BYTES, 0));
+  mbar_wait(w.smem + C::K_FULL + 8 * r.slot(), r.phase());
+  undefine(S);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < C::D / 16; k++) {
+    const uint64_t b = desc(k0 + k / 4 * C::KN * 8 + k % 4 * 2);
+    if (C::QREG)
+      wgmma<typename C::T, C::KN>::template rs<0>(S, Q + 4 * k, b, k > 0);
+    else
+      wgmma<typename C::T, C::KN>::ss(S, desc(q + k / 4 * C::KM * 8 + k % 4 * 2), b, k > 0);
+  }
+  wgmma_commit();
+}
+
+/* O (+)= P V, one group */
+template <class C>
+SM90_DEV void sm90_pv(const sm90_lane &w, float (&O)[C::DV / 2], const uint32_t (&P)[C::KN / 4],
+                      const sm90_ring<C::STAGES> &r, int add)
+{
+  const uint32_t v0 = rederive(desc_lo(w.smem + C::V0 + r.slot() * C::V_BYTES, C::KN * 128));
+  mbar_wait(w.smem + C::V_FULL + 8 * r.slot(), r.phase());
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < C::KN / 16; k++)
+    wgmma<typename C::T, C::DV>::template rs<1>(O, P + 4 * k, desc(v0 + k * 128), k > 0 ? 1 : add);
+  wgmma_commit();
+}
+
+SM90_DEV void sm90_release(const sm90_lane &w, uint32_t bar)
+{
+  if (w.elected)
+    mbar_arrive(w.smem + bar);
+}
+
+/* Where this warpgroup is in the keys: steps n = hi - 1 .. lo; those >= right or < left need a
+ * mask. */
+struct sm90_walk {
+  int n, lo, right, left;
+};
+
+template <class C>
+SM90_DEV sm90_walk sm90_start(const sm90_lane &w, const sm90_params &p, const sm90_tile &t)
+{
+  const int first = t.m0 + 64 * w.wg + sm90_shift(p, t.sq, t.sk);
+  sm90_walk k;
+  k.n = sm90_uniform(t.hi);
+  k.lo = sm90_uniform(t.lo);
+  k.right = sm90_uniform(max(0, min(t.sk, first + p.right + 1)) / C::KN);
+  k.left = sm90_uniform((max(0, first + 63 - p.left) + C::KN - 1) / C::KN);
+  return k;
+}
+
+/* Hides the keys of step n that this thread's rows do not see. */
+template <class C>
+SM90_DEV void sm90_mask(const sm90_lane &w, const sm90_params &p, const sm90_walk &k, int count,
+                        float (&S)[C::KN / 2])
+{
+  if (k.n < k.right && k.n >= k.left)
+    return;
+  const sm90_tile t = sm90_read<C>(w, count);
+  const int base = k.n * C::KN + 2 * (w.lane & 3), at = t.m0 + w.row + sm90_shift(p, t.sq, t.sk);
+  if (k.n >= k.right) {
+    const int r0 = min(t.sk, at + p.right + 1) - base, r1 = min(t.sk, at + p.right + 9) - base;
+#pragma unroll
+    for (int i = 0; i < C::KN / 2; i++)
+      if (i / 4 * 8 + i % 2 >= (i & 2 ? r1 : r0))
+        S[i] = -INFINITY;
+  }
+  if (k.n < k.left) {
+    const int r0 = at - p.left - base, r1 = r0 + 8;
+#pragma unroll
+    for (int i = 0; i < C::KN / 2; i++)
+      if (i / 4 * 8 + i % 2 < (i & 2 ? r1 : r0))
+        S[i] = -INFINITY;
+  }
+}
+
+SM90_DEV float quad_max(float x)
+{
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+SM90_DEV float quad_sum(float x)
+{
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+/* Two rows' state: the maximum in use, the sum of this thread's part. */
+struct sm90_rows {
+  float m[2], l[2];
+};
+
+/* 2^(s c - mc) without the special-function unit, relative error 9e-5 (a cubic, exact at integers);
+ * s c - mc is at most 8, and below -120 it counts as -120.  The saturating multiply-add clamps, and
+ * adding 1.5 * 2^23 rounded down leaves the integer part in the low bits. */
+SM90_DEV float sm90_ex2_fma(float s, float c128, float m128)
+{
+  const float magic = 12582912.f - 120.f;
+  const float x = __saturatef(fmaf(s, c128, m128));
+  const float r = __fmaf_rd(x, 128.f, magic), f = fmaf(x, 128.f, magic - r);
+  const float y = fmaf(fmaf(fmaf(0.07706705f, f, 0.22764498f), f, 0.69511682f), f, 1.f);
+  return __int_as_float((__float_as_int(r) << 23) + __float_as_int(y));
+}
+
+/* S becomes P; true if O must be multiplied by alpha. */
+template <int EMU, int N>
+SM90_DEV bool sm90_softmax(float (&S)[N], sm90_rows &s, float (&alpha)[2], float c)
+{
+  bool grew = false;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float a = S[2 * h], b = S[2 * h + 1];
+#pragma unroll
+    for (int j = 1; j < N / 4; j++) {
+      a = fmaxf(a, S[4 * j + 2 * h]);
+      b = fmaxf(b, S[4 * j + 2 * h + 1]);
+    }
+    const float m = quad_max(fmaxf(a, b));
+    const bool grow = (m - s.m[h]) * c > 8.f;
+    alpha[h] = grow ? ex2((s.m[h] - m) * c) : 1.f;
+    s.m[h] = grow ? m : s.m[h];
+    grew |= grow;
+  }
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const float mc = fmaxf(s.m[h] * c, -FLT_MAX), c128 = c / 128, m128 = (120.f - mc) / 128;
+    float sum[2] = {0.f, 0.f};
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+      float &x = S[i / 2 * 4 + 2 * h + i % 2];
+      x = i * 5 % 16 < EMU ? sm90_ex2_fma(x, c128, m128) : ex2(fmaf(x, c, -mc));
+      sum[i % 2] += x;
+    }
+    s.l[h] = fmaf(s.l[h], alpha[h], sum[0] + sum[1]);
+  }
+  return __any_sync(~0u, grew);
+}
+
+template <class T, int N>
+SM90_DEV void sm90_pack(uint32_t (&P)[N / 2], const float (&S)[N])
+{
+#pragma unroll
+  for (int i = 0; i < N / 2; i++)
+    P[i] = pack2(T(), S[2 * i], S[2 * i + 1]);
+}
+
+template <int N>
+SM90_DEV void sm90_rescale(float (&O)[N], const float (&alpha)[2])
+{
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    O[i] *= alpha[i >> 1 & 1];
+}
+
+/* Lane q of a quad gives word k of row q, and receives word q of row k. */
+SM90_DEV void quad_transpose(uint32_t (&x)[4], int lane)
+{
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool up = lane & bit;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (i & bit)
+        continue;
+      const uint32_t give = up ? x[i] : x[i | bit];
+      const uint32_t get = __shfl_xor_sync(~0u, give, bit);
+      x[i] = up ? get : x[i];
+      x[i | bit] = up ? x[i | bit] : get;
+    }
+  }
+}
+
+/* Writes the LSE of a finished row block; f becomes what O must be multiplied by.  An empty row
+ * gives -inf and 0. */
+SM90_DEV void sm90_finish(const sm90_lane &w, const sm90_params &p, const sm90_tile &t,
+                          const sm90_rows &s, float (&f)[2])
+{
+  const int row = t.m0 + w.row, seq = p.items ? 0 : t.seq;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const float l = quad_sum(s.l[h]);
+    const bool empty = s.m[h] == -INFINITY;
+    f[h] = empty ? 0.f : rcp(l);
+    if ((w.lane & 3) == 0 && row + 8 * h < t.sq)
+      p.lse[seq * p.lse_sb + t.head * p.lse_sh + t.row0 + row + 8 * h] =
+          empty ? -INFINITY : (s.m[h] * p.c + lg2(l)) * 0.693147180559945f;
+  }
+}
+
+template <class C>
+SM90_DEV void sm90_store(const sm90_lane &w, const sm90_params &p, const sm90_tile &t,
+                         const float (&O)[C::DV / 2])
+{
+  const int row = t.m0 + w.row, seq = p.items ? 0 : t.seq;
+  uint16_t *o = (uint16_t *)p.o + seq * p.o_sb + (int64_t)(t.row0 + row) * p.o_ss +
+                t.head * p.o_sh + 8 * (w.lane & 3);
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+#pragma unroll
+    for (int j = 0; j < C::DV / 32; j++) {
+      uint32_t x[4];
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+        x[k] = pack2(typename C::T(), O[16 * j + 4 * k + 2 * h], O[16 * j + 4 * k + 2 * h + 1]);
+      quad_transpose(x, w.lane);
+      if (row + 8 * h < t.sq && 32 * j + 8 * (w.lane & 3) < p.dv)
+        *(uint4 *)(o + 8 * h * p.o_ss + 32 * j) = make_uint4(x[0], x[1], x[2], x[3]);
+    }
+  }
+}
+
+/* A row block that sees no key. */
+template <class C>
+SM90_DEV void sm90_store_empty(const sm90_lane &w, const sm90_params &p, const sm90_tile &t)
+{
+  const int seq = p.items ? 0 : t.seq;
+#pragma unroll 1
+  for (int i = w.lane; i < 16 * 32; i += 32) {
+    const int row = t.m0 + 64 * w.wg + 16 * w.warp + i / 32;
+    if (row >= t.sq)
+      break;
+    uint16_t *o =
+        (uint16_t *)p.o + seq * p.o_sb + (int64_t)(t.row0 + row) * p.o_ss + t.head * p.o_sh;
+#pragma unroll 1
+    for (int col = 8 * w.lane; col < p.dv; col += 256)
+      *(uint4 *)(o + col) = make_uint4(0, 0, 0, 0);
+    if (w.lane == 0)
+      p.lse[seq * p.lse_sb + t.head * p.lse_sh + t.row0 + row] = -INFINITY;
+  }
+}
+
+/* Goes to the next tile that has keys; those without are written on the way.  False: none left. */
+template <class C>
+SM90_DEV bool sm90_advance(const sm90_lane &w, const sm90_params &p, int &count, sm90_walk &k)
+{
+  for (;;) {
+    count++;
+    mbar_wait(w.smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
+    const sm90_tile t = sm90_read<C>(w, count);
+    if (sm90_uniform(t.m0) < 0)
+      return false;
+    k = sm90_start<C>(w, p, t);
+    if (k.lo < k.n)
+      return true;
+    sm90_store_empty<C>(w, p, t);
+    sm90_forget<C>(w, count);
+  }
+}
+
+SM90_DEV sm90_rows sm90_fresh()
+{
+  return sm90_rows{{-INFINITY, -INFINITY}, {0.f, 0.f}};
+}
+
+/* The pipeline stops at the end of each row block. */
+template <class C>
+SM90_DEV void sm90_consume_tiles(const sm90_lane &w, const sm90_params &p)
+{
+  float S[C::KN / 2] = {}, O[C::DV / 2] = {}, alpha[2];
+  uint32_t P[C::KN / 4], Q[C::D / 4];
+  sm90_ring<C::STAGES> r = {};
+  sm90_ring<C::QSTAGES> qr = {};
+  sm90_walk k;
+  int count = -1;
+  while (sm90_advance<C>(w, p, count, k)) {
+    sm90_rows s = sm90_fresh();
+    undefine(O);
+    sm90_take_q<C>(w, qr, Q);
+    k.n--;
+    sm90_qk<C>(w, S, Q, qr.slot(), r);
+    wgmma_wait<0>();
+    pin(S);
+    sm90_release(w, C::K_EMPTY + 8 * r.slot());
+    r = r.next();
+    if (k.n == k.lo)
+      sm90_drop_q<C>(w, qr);
+    sm90_mask<C>(w, p, k, count, S);
+    sm90_softmax<C::EMU>(S, s, alpha, p.c);
+    sm90_pack<typename C::T>(P, S);
+    int add = 0;
+    while (k.n > k.lo) {
+      k.n--;
+      sm90_qk<C>(w, S, Q, qr.slot(), r);
+      sm90_pv<C>(w, O, P, r.before(), add);
+      wgmma_wait<1>();
+      pin(S);
+      sm90_release(w, C::K_EMPTY + 8 * r.slot());
+      if (k.n == k.lo)
+        sm90_drop_q<C>(w, qr);
+      sm90_mask<C>(w, p, k, count, S);
+      const bool rescale = sm90_softmax<C::EMU>(S, s, alpha, p.c);
+      wgmma_wait<0>();
+      pin(O);
+      pin(P);
+      sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
+      r = r.next();
+      sm90_pack<typename C::T>(P, S);
+      if (rescale)
+        sm90_rescale(O, alpha);
+      add = 1;
+    }
+    sm90_pv<C>(w, O, P, r.before(), add);
+    sm90_finish(w, p, sm90_read<C>(w, count), s, alpha);
+    wgmma_wait<0>();
+    pin(O);
+    sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
+    sm90_rescale(O, alpha);
+    sm90_store<C>(w, p, sm90_read<C>(w, count), O);
+    sm90_forget<C>(w, count);
+  }
+}
+
+/* The pipeline runs on: the first S of a row block is computed beside the last P V of the one
+ * before it. */
+template <class C>
+SM90_DEV void sm90_consume_stream(const sm90_lane &w, const sm90_params &p)
+{
+  float S[C::KN / 2] = {}, O[C::DV / 2] = {}, alpha[2];
+  uint32_t P[C::KN / 4], Q[C::D / 4];
+  sm90_ring<C::STAGES> r = {};
+  sm90_ring<C::QSTAGES> qr = {};
+  sm90_walk k;
+  int count = -1;
+  if (!sm90_advance<C>(w, p, count, k))
+    return;
+  sm90_rows s = sm90_fresh();
+  sm90_take_q<C>(w, qr, Q);
+  k.n--;
+  sm90_qk<C>(w, S, Q, qr.slot(), r);
+  wgmma_wait<0>();
+  pin(S);
+  sm90_release(w, C::K_EMPTY + 8 * r.slot());
+  r = r.next();
+  if (k.n == k.lo)
+    sm90_drop_q<C>(w, qr);
+  sm90_mask<C>(w, p, k, count, S);
+  sm90_softmax<C::EMU>(S, s, alpha, p.c);
+  sm90_pack<typename C::T>(P, S);
+  int add = 0, out;
+  float f[2];
+  for (;;) {
+    const bool last = k.n == k.lo;
+    out = count;
+    if (last) {
+      sm90_finish(w, p, sm90_read<C>(w, count), s, f);
+      if (!sm90_advance<C>(w, p, count, k))
+        break;
+      sm90_take_q<C>(w, qr, Q);
+      s = sm90_fresh();
+    }
+    k.n--;
+    sm90_qk<C>(w, S, Q, qr.slot(), r);
+    sm90_pv<C>(w, O, P, r.before(), add);
+    wgmma_wait<1>();
+    pin(S);
+    sm90_release(w, C::K_EMPTY + 8 * r.slot());
+    if (k.n == k.lo)
+      sm90_drop_q<C>(w, qr);
+    sm90_mask<C>(w, p, k, count, S);
+    const bool rescale = sm90_softmax<C::EMU>(S, s, alpha, p.c);
+    wgmma_wait<0>();
+    pin(O);
+    pin(P);
+    sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
+    r = r.next();
+    sm90_pack<typename C::T>(P, S);
+    if (last) {
+      sm90_rescale(O, f);
+      sm90_store<C>(w, p, sm90_read<C>(w, out), O);
+      sm90_forget<C>(w, out);
+    } else if (rescale) {
+      sm90_rescale(O, alpha);
+    }
+    add = !last;
+  }
+  sm90_pv<C>(w, O, P, r.before(), add);
+  wgmma_wait<0>();
+  pin(O);
+  sm90_rescale(O, f);
+  sm90_store<C>(w, p, sm90_read<C>(w, out), O);
+}
+
+/* ---- kernel ---------------------------------------------------------------------------------- */
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_sm90(const __grid_constant__ CUtensorMap mq, const __grid_constant__ CUtensorMap mk,
+               const __grid_constant__ CUtensorMap mv, const __grid_constant__ sm90_params p)
+{
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const uint32_t smem = smem_addr(shared);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::QSTAGES; i++) {
+      mbar_init(smem + C::Q_FULL + 8 * i, 1);
+      mbar_init(smem + C::Q_EMPTY + 8 * i, C::QREG ? 4 * C::WGS : C::WGS);
+    }
+    for (int i = 0; i < C::STAGES; i++) {
+      mbar_init(smem + C::K_FULL + 8 * i, 1);
+      mbar_init(smem + C::K_EMPTY + 8 * i, C::WGS);
+      mbar_init(smem + C::V_FULL + 8 * i, 1);
+      mbar_init(smem + C::V_EMPTY + 8 * i, C::WGS);
+    }
+    for (int i = 0; i < SM90_BOXES; i++) {
+      mbar_init(smem + C::BOX_FULL + 8 * i, 1);
+      mbar_init(smem + C::BOX_EMPTY + 8 * i, 4 * C::WGS);
+    }
+    mbar_init_fence();
+  }
+  __syncthreads();
+  const int wg = sm90_uniform(threadIdx.x / 128);
+  if (wg == 0) {
+    regs_give<C::PREGS>();
+    if (threadIdx.x == 0) {
+      tma_prefetch_map(&mq);
+      tma_prefetch_map(&mk);
+      tma_prefetch_map(&mv);
+      sm90_produce<C>(smem, &mq, &mk, &mv, p);
+    }
+  } else {
+    regs_take<C::CREGS>();
+    sm90_lane w;
+    w.smem = smem;
+    w.wg = wg - 1;
+    w.warp = sm90_uniform(threadIdx.x / 32 % 4);
+    w.lane = threadIdx.x % 32;
+    w.row = 64 * w.wg + 16 * w.warp + w.lane / 4;
+    w.elected = threadIdx.x % 128 == 0;
+    if (C::STREAM)
+      sm90_consume_stream<C>(w, p);
+    else
+      sm90_consume_tiles<C>(w, p);
+  }
+}
+
+static constexpr enum attn_dtype sm90_dtype(__nv_bfloat16)
+{
+  return ATTN_BF16;
+}
+
+static constexpr enum attn_dtype sm90_dtype(__half)
+{
+  return ATTN_F16;
+}
+
+/* This variant's row in a table. */
+template <class C>
+static sm90_kernel sm90_row(const char *name)
+{
+  return {name,
+          (const void *)flash_sm90<C>,
+          sm90_dtype(typename C::T()),
+          C::D,
+          C::DV,
+          C::KM,
+          C::KN,
+          C::THREADS,
+          C::SMEM};
+}
+
+#endif

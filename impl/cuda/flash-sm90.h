@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-sm90.h - what the host half (flash-sm90.c), the schedule of ragged batches and the kernels
+ * (flash-sm90-*.cu) share.
+ */
+#ifndef IMPL_CUDA_FLASH_SM90_H
+#define IMPL_CUDA_FLASH_SM90_H
+
+#include <cuda_runtime_api.h>
+
+#include "impl/attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Beyond any length, and far enough from 2^31 that a length can be added. */
+#define SM90_UNLIMITED (1 << 29)
+
+/* A row block of a ragged batch: sequence, first row. */
+struct sm90_item {
+  int32_t seq, m0;
+};
+
+/* Everything a kernel needs besides its three tensor maps.  Lengths are in rows. */
+struct sm90_params {
+  void *o;
+  float *lse;
+  int64_t o_sb, o_ss, o_sh, lse_sb, lse_sh; /* elements */
+  const int32_t *cu_q, *cu_k;               /* ragged: b + 1 offsets; NULL: uniform */
+  int32_t *counter; /* how many tiles beyond the grid were claimed; NULL: strided statically */
+  int32_t *items;   /* ragged: how many row blocks; NULL: uniform */
+  struct sm90_item *item; /* ragged: they, longest first */
+  int32_t b, hq, group;   /* group: query heads on one K/V head */
+  int32_t sq, sk, dv;     /* ragged: the longest sequence's */
+  int32_t blocks;         /* uniform: row blocks of a sequence */
+  int32_t section;     /* heads whose tiles are scheduled together, so that their K, V stay in L2 */
+  int32_t topleft;     /* query i sits at key i, not at key i + sk - sq */
+  int32_t left, right; /* keys visible before and after that */
+  float c;             /* scale * log2(e) */
+};
+
+/* One compiled variant. */
+struct sm90_kernel {
+  const char *name;
+  const void *func; /* of three CUtensorMap and one struct sm90_params */
+  enum attn_dtype dtype;
+  int d, dv;  /* the widest heads it takes */
+  int km, kn; /* tile: query rows, keys */
+  int threads, smem;
+};
+
+struct sm90_plan {
+  const struct sm90_kernel *kernel;
+  struct sm90_params params;
+  enum attn_dtype dtype;
+  int64_t d, hkv, total_q, total_k; /* ragged: rows of the packed tensors */
+  int grid;
+  bool ragged, dynamic;
+};
+
+/* Rows with func == NULL end a table; the first that fits is taken. */
+extern const struct sm90_kernel attn_flash_sm90_d64[], attn_flash_sm90_d128[],
+    attn_flash_sm90_d256[];
+
+/* Fills what depends on the problem and the variant; false if the tiles exceed 32 bits. */
+bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
+                          const struct sm90_kernel *k, struct sm90_plan *plan);
+size_t attn_flash_sm90_workspace(const struct attn_problem *p, const struct sm90_kernel *k);
+int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args *args,
+                           cudaStream_t stream);
+
+/* Lists the row blocks of a ragged batch, longest first, and zeroes the counter. */
+int attn_flash_sm90_schedule(const struct sm90_params *p, int km, int kn, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
