@@ -162,8 +162,8 @@ struct attn_machine {
    * first non-zero status. Not to be nested. */
   int (*parallel)(struct attn_machine *m, int64_t n,
                   int (*body)(struct attn_core *core, int64_t i, void *ctx), void *ctx);
-  /* A tile of so many floats in SRAM, 32-byte aligned; NULL if what is left cannot hold it. Lives
-   * until the body returns. */
+  /* A tile of so many floats in SRAM, 32-byte aligned. Lives until the body returns. NULL if what
+   * is left cannot hold it; then every later call in this body fails too. */
   float *(*alloc)(struct attn_core *core, size_t floats);
   /* Copies a rows x cols tile from HBM (elements of type t, rows stride elements apart) to SRAM
    * (fp32, rows ld floats apart), zeroing the columns up to the next multiple of 8 within ld. */
