@@ -109,32 +109,39 @@ REF_FN double ref_exp(double x)
   return exp(x < 300 ? x : 300);
 }
 
-/* w (exp(e) - 1), w = exp(logw) */
-REF_FN double ref_grown(double logw, double e)
+/* w (exp(e) - 1), where w = exp(logw); never below it */
+REF_FN double ref_grown(double w, double logw, double e)
 {
-  return e < 0.5 ? ref_exp(logw) * expm1(e) : ref_exp(logw + e) - ref_exp(logw);
+  if (fabs(e) < 0.01)
+    return w * e * (1 + e * (0.5 + 0.17 * fabs(e)));
+  return e < 0.5 ? w * expm1(e) : ref_exp(logw + e) - w;
 }
 
-/* [5.1] the error of a weight exp(logw) whose score is off by e */
-REF_FN struct ref_error ref_weight_error(const struct ref_units *u, double logw,
+/* [5.1] the error of a weight w = exp(logw) whose score is off by e */
+REF_FN struct ref_error ref_weight_error(const struct ref_units *u, double w, double logw,
                                          const struct ref_error *e)
 {
   double even = fmin(u->lambda * e->rnd, e->det);
   struct ref_error f;
-  f.det = ref_grown(logw, e->det);
-  f.rnd = (ref_grown(logw, e->rnd) - ref_grown(logw, -e->rnd)) / 2;
-  f.lin = ref_grown(logw + e->rnd, e->lin);
-  if (even > 1e-9)
-    f.lin += (ref_grown(logw, even) + ref_grown(logw, -even)) / 2;
+  f.det = ref_grown(w, logw, e->det);
+  if (even < 0.01) {
+    f.rnd = w * e->rnd * (1 + even * even);
+    f.lin = ref_grown(w, logw, e->lin) * (1 + 2 * even) + w * even * even;
+    return f;
+  }
+  f.rnd = (ref_grown(w, logw, e->rnd) - ref_grown(w, logw, -e->rnd)) / 2;
+  f.lin = ref_grown(ref_exp(logw + e->rnd), logw + e->rnd, e->lin) +
+          (ref_grown(w, logw, even) + ref_grown(w, logw, -even)) / 2;
   return f;
 }
 
-/* [6.2] absolute error of storing x in the type of P, x in units of `unit` */
+/* [6.2] absolute error of storing x in the type of P, x in units of `unit`; fp32 results below its
+ * normal range may be flushed */
 REF_FN double ref_prob_rounding(const struct ref_units *u, double x, double unit)
 {
-  if (u->prob <= 0)
-    return 0;
-  double small = x < REF_F16_MIN * unit ? fmin(x, u->eta * unit) : 0;
+  double small = x < REF_TINY * unit ? x : 0;
+  if (u->prob > 0 && x < REF_F16_MIN * unit)
+    small = fmax(small, fmin(x, u->eta * unit));
   return u->prob * x + small;
 }
 
@@ -159,7 +166,7 @@ REF_FN struct ref_weight ref_weight_of(const struct ref_units *u, const struct r
 {
   struct ref_weight k;
   k.w = exp(s - row->lse);
-  k.g = ref_weight_error(u, s - row->lse, delta);
+  k.g = ref_weight_error(u, k.w, s - row->lse, delta);
   k.r.det = ref_prob_rounding(u, k.w, u->normalize_first ? 1 : 1 / row->l);
   k.r.lin = tied ? k.r.det : 0;
   k.r.rnd = tied ? 0 : k.r.det;
@@ -250,7 +257,7 @@ REF_FN struct ref_pair ref_pair_of(const struct ref_units *u, const struct ref_s
   double prob = exp(r->s - row->lse), y = z * vp->dot - row->dsum, lever = 1 - r->t * r->t;
   double turn = p->cap > 0 ? 2 * fabs(r->t) / p->cap : 0, ay = fabs(y), py = prob * ay;
   double x = prob * y * lever, ax = fabs(x), scale = fabs(p->scale);
-  struct ref_error g = ref_weight_error(u, r->s - row->lse, delta);
+  struct ref_error g = ref_weight_error(u, prob, r->s - row->lse, delta);
   struct ref_error e = ref_sum_error(u, (double)p->dv, z * vp->abs, z * vp->range);
   double stored = u->score * fabs(z * vp->dot), d32 = ((double)p->dv + 4) * REF_U * row->dabs;
   double flat = 8 * REF_U * ax + py * (p->cap > 0 ? 4 * REF_U + 2 * u->tanh_rel : 0);

@@ -95,9 +95,9 @@ int ref_rows_compute(const struct ref_problem *r, const struct attn_args *args,
                      const struct ref_target *targets, int n, bool moments, struct ref_rows *rows);
 void ref_rows_free(struct ref_rows *rows);
 
-/* The end of the block of targets that starts at i: same seq, same kv head, REF_BLOCK at most. */
+/* The end of the block of targets that starts at i: same seq, same kv head, size at most. */
 int64_t ref_block_end(const struct ref_problem *r, const struct ref_target *t, int64_t i, int64_t n,
-                      bool columns);
+                      bool columns, int64_t size);
 
 /* ---- exact gradients on the host (exact-grad.c) ---------------------------------------------- */
 

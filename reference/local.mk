@@ -12,3 +12,10 @@ libattnbench_a_SOURCES += \
   reference/parallel.c \
   reference/plan.c \
   reference/verify.c
+if HAVE_CUDA
+libattnbench_a_SOURCES += \
+  reference/exact-cuda.cu \
+  reference/exact-kernels.cuh \
+  reference/exact-passes.cuh
+cuda_objects += reference/exact-cuda.o
+endif

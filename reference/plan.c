@@ -247,10 +247,10 @@ void ref_limit_groups(const struct ref_problem *r, uint64_t seed, double max_pai
 }
 
 int64_t ref_block_end(const struct ref_problem *r, const struct ref_target *t, int64_t i, int64_t n,
-                      bool columns)
+                      bool columns, int64_t size)
 {
   int64_t group = columns ? 1 : r->shape.group, end = i + 1;
-  while (end < n && end < i + REF_BLOCK && t[end].seq == t[i].seq &&
+  while (end < n && end < i + size && t[end].seq == t[i].seq &&
          t[end].head / group == t[i].head / group)
     end++;
   return end;

@@ -3,7 +3,7 @@
  * reference.h - what is true: fp64 attention from the same rounded inputs, and the verdict.
  *
  * The reference implements reference/SEMANTICS and knows no implementation.  Host and CUDA
- * versions exist (exact.c, exact.cu) and are validated against each other; bound.h holds the
+ * versions exist (exact.c, exact-cuda.cu) and are validated against each other; bound.h holds the
  * componentwise a-priori bound that both use, derived in reference/BOUNDS.
  */
 #ifndef REFERENCE_H

@@ -68,7 +68,7 @@ static int run_blocks(struct job *j, const struct ref_plan *plan, const bool *ke
   if (!j->starts)
     return ATTN_ENOMEM;
   j->blocks = 0;
-  for (int64_t i = 0; i < j->n; i = ref_block_end(&j->r, j->targets, i, j->n, columns))
+  for (int64_t i = 0; i < j->n; i = ref_block_end(&j->r, j->targets, i, j->n, columns, REF_BLOCK))
     j->starts[j->blocks++] = i;
   j->starts[j->blocks] = j->n;
   return ref_parallel(j->blocks, body, j);
