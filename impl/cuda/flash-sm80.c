@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "impl/cuda/flash-sm80.h"
+#include "impl/dropout.h"
 
 /* Shared memory that the system keeps of each block. */
 #define RESERVED_SMEM 1024
@@ -26,12 +27,17 @@ static const struct flash_sm80_kernel *table(const struct attn_problem *p)
   return d <= 64 ? attn_flash_sm80_d64 : d <= 128 ? attn_flash_sm80_d128 : attn_flash_sm80_d256;
 }
 
+static bool has_options(const struct attn_problem *p)
+{
+  return p->softcap > 0 || p->alibi || p->dropout_p > 0;
+}
+
 static const struct flash_sm80_kernel *choose(const struct attn_problem *p,
                                               const struct attn_device *dev)
 {
   const struct flash_sm80_kernel *smallest = NULL;
   for (const struct flash_sm80_kernel *k = table(p); k->func; k++) {
-    if (k->dtype != p->dtype || k->smem > dev->sram_bytes)
+    if (k->dtype != p->dtype || k->options != has_options(p) || k->smem > dev->sram_bytes)
       continue;
     if (k->blocks * (k->smem + RESERVED_SMEM) <= dev->sram_bytes + RESERVED_SMEM)
       return k;
@@ -55,8 +61,6 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "head dim must be a multiple of 8 (16-byte loads)";
   if (p->page)
     return "paged KV needs a paged kernel";
-  if (p->softcap > 0 || p->alibi || p->dropout_p > 0)
-    return "softcap, alibi and dropout are not in this kernel";
   if (p->sq >= FLASH_SM80_LIMIT || p->sk >= FLASH_SM80_LIMIT)
     return "sequence of 2^29 tokens or more";
   if (!choose(p, dev))
@@ -97,6 +101,20 @@ static int64_t section_heads(const struct attn_problem *p, const struct attn_dev
   double bytes = (double)sk * (p->d + p->dv) * attn_dtype_size(p->dtype);
   int64_t n = bytes > 0 ? (int64_t)(dev->l2_bytes / 2 / bytes) : 1;
   return (n > 1 ? n : 1) * group;
+}
+
+static void plan_options(const struct attn_problem *p, struct flash_sm80_args *a)
+{
+  a->raw_scale = a->scale;
+  a->scale = 1;
+  a->scale_log2 = M_LOG2E;
+  a->threshold = 8 / M_LOG2E;
+  a->softcap = p->softcap;
+  a->inv_softcap = p->softcap > 0 ? 1 / p->softcap : 0;
+  a->alibi = p->alibi;
+  a->drop_threshold = attn_dropout_threshold(p->dropout_p);
+  a->drop_seed = p->dropout_seed;
+  a->keep_scale = attn_dropout_scale(a->drop_threshold);
 }
 
 static int by_keys(const void *x, const void *y)
@@ -144,6 +162,8 @@ int64_t attn_flash_sm80_plan(const struct attn_problem *p, const struct attn_dev
       .threshold = 8 / (scale * M_LOG2E),
   };
   plan_mask(p, a);
+  if (k->options)
+    plan_options(p, a);
   int64_t tiles = 0;
   int n = sorted_runs(p, runs), used = 0;
   for (int i = 0; i < n; i++) {

@@ -25,14 +25,16 @@
 
 #include "impl/cuda/flash-sm80.h"
 #include "impl/cuda/mma.cuh"
+#include "impl/dropout.h"
 
 template <class T, int D_, int BM_, int BN_, int STAGES_, int BLOCKS_ = 2,
-          bool Q_IN_REGISTERS_ = false, int WARPS_ = 4>
+          bool Q_IN_REGISTERS_ = false, int WARPS_ = 4, bool OPTIONS_ = false>
 struct flash_config {
   using elem = T;
   static constexpr int D = D_, BM = BM_, BN = BN_, STAGES = STAGES_, WARPS = WARPS_;
   static constexpr int BLOCKS = BLOCKS_; /* on an SM at least */
   static constexpr bool Q_IN_REGISTERS = Q_IN_REGISTERS_;
+  static constexpr bool OPTIONS = OPTIONS_;                   /* softcap, ALiBi, dropout */
   static constexpr int Q_KEPT = Q_IN_REGISTERS ? D_ / 16 : 1; /* k-steps */
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int ROWS = BM / WARPS; /* query rows of a warp */
@@ -54,6 +56,8 @@ struct flash_place {
   int sq, sk;           /* of this sequence */
   int64_t q_row, k_row; /* where it starts in a packed tensor */
   flash_range keys;
+  float slope;       /* ALiBi */
+  uint32_t drop_key; /* dropout */
 };
 
 /* What a warp carries along the key tiles. */
@@ -74,6 +78,16 @@ using flash_scores = float[C::MB][C::NB][4];
 __device__ __forceinline__ char *flash_row(const attn_tensor &t, int seq, int head, int64_t row)
 {
   return (char *)t.data + 2 * (seq * t.sb + row * t.ss + head * t.sh);
+}
+
+/* ALiBi slope of a query head. */
+__device__ __forceinline__ float flash_slope(int hq, int head)
+{
+  int pow2 = 1;
+  while (pow2 * 2 <= hq)
+    pow2 *= 2;
+  return head < pow2 ? exp2f(-8.0f * (head + 1) / pow2)
+                     : exp2f(-4.0f * (2 * (head - pow2) + 1) / pow2);
 }
 
 /* The block's tile; false if the sequence ends before it. */
@@ -103,6 +117,10 @@ __device__ __forceinline__ bool flash_locate(const flash_sm80_args &a, flash_pla
   }
   at.k = flash_row(a.k, at.seq, at.head / a.group, at.k_row);
   at.v = flash_row(a.v, at.seq, at.head / a.group, at.k_row);
+  if (C::OPTIONS) {
+    at.slope = a.alibi ? flash_slope(a.hq, at.head) : 0;
+    at.drop_key = attn_dropout_key(a.drop_seed, at.seq, a.hq, at.head);
+  }
   return at.m0 < at.sq;
 }
 
@@ -157,6 +175,50 @@ __device__ __forceinline__ void flash_qk(flash_scores<C> &s, flash_rows<C> &st, 
         mma<typename C::elem>(s[mb][nb + 1], qa[mb], kb[2], kb[3]);
       }
     }
+  }
+}
+
+/* Raw scores become scaled, softcapped and biased ones. n0: first key of the tile. */
+template <class C>
+__device__ __forceinline__ void flash_options(flash_scores<C> &s, const flash_sm80_args &a,
+                                              const flash_place &at, int n0)
+{
+  int lane = threadIdx.x % 32, row = at.m0 + threadIdx.x / 32 * C::ROWS + lane / 4;
+#pragma unroll
+  for (int mb = 0; mb < C::MB; mb++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      /* distance to the lane's first key */
+      float far = (float)(row + mb * 16 + half * 8 + at.sk - at.sq - n0 - lane % 4 * 2);
+#pragma unroll
+      for (int nb = 0; nb < C::NB; nb++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float &x = s[mb][nb][2 * half + e];
+          x *= a.raw_scale;
+          if (a.softcap > 0)
+            x = a.softcap * tanhf(x * a.inv_softcap);
+          x -= at.slope * fabsf(far - (nb * 8 + e));
+        }
+    }
+}
+
+/* Zeroes the weights of 16 keys, from n0 on, that dropout drops: one call of the generator decides
+ * four of the lane's. p[e][j]: column 2(lane%4)+e, of row half j%2 and key block j/2. */
+template <class C>
+__device__ __forceinline__ void flash_drop(float (&p)[2][4], const flash_sm80_args &a,
+                                           const flash_place &at, int mb, int n0)
+{
+  int lane = threadIdx.x % 32;
+  int row = at.m0 + threadIdx.x / 32 * C::ROWS + mb * 16 + lane / 4;
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
+    uint32_t low, high; /* rows of the first half, of the second */
+    attn_dropout_words(a.drop_seed, at.drop_key, row, n0 + lane % 4 * 2 + e, &low, &high);
+    p[e][0] = (low & 0xffff) >= a.drop_threshold ? p[e][0] : 0;
+    p[e][1] = (high & 0xffff) >= a.drop_threshold ? p[e][1] : 0;
+    p[e][2] = low >> 16 >= a.drop_threshold ? p[e][2] : 0;
+    p[e][3] = high >> 16 >= a.drop_threshold ? p[e][3] : 0;
   }
 }
 
@@ -220,30 +282,38 @@ __device__ __forceinline__ void flash_rescale(flash_rows<C> &st, const flash_sco
   }
 }
 
-/* o += P V, P = 2^(scale_log2 (s - m)) made 16 keys at a time; v: the lane's first address. */
+/* o += P V, P = 2^(scale_log2 (s - m)) made 16 keys at a time; v: the lane's first address, n0:
+ * first key. */
 template <class C, bool MASKED>
 __device__ __forceinline__ void flash_pv(flash_rows<C> &st, const flash_scores<C> &s, uint32_t v,
-                                         float scale_log2)
+                                         const flash_sm80_args &a, const flash_place &at, int n0)
 {
   float shift[C::MB][2];
 #pragma unroll
   for (int mb = 0; mb < C::MB; mb++)
 #pragma unroll
     for (int half = 0; half < 2; half++)
-      shift[mb][half] = MASKED && st.m[mb][half] == -INFINITY ? 0 : st.m[mb][half] * scale_log2;
+      shift[mb][half] = MASKED && st.m[mb][half] == -INFINITY ? 0 : st.m[mb][half] * a.scale_log2;
 #pragma unroll
   for (int kb = 0; kb < C::BN / 16; kb++) {
     uint32_t pa[C::MB][4];
 #pragma unroll
-    for (int mb = 0; mb < C::MB; mb++)
+    for (int mb = 0; mb < C::MB; mb++) {
+      float p[2][4];
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         int nb = 2 * kb + j / 2, half = j % 2;
-        float p0 = exp2_approx(fmaf(s[mb][nb][2 * half], scale_log2, -shift[mb][half]));
-        float p1 = exp2_approx(fmaf(s[mb][nb][2 * half + 1], scale_log2, -shift[mb][half]));
-        st.l[mb][half] += p0 + p1;
-        pa[mb][j] = pack<typename C::elem>(p0, p1);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+          p[e][j] = exp2_approx(fmaf(s[mb][nb][2 * half + e], a.scale_log2, -shift[mb][half]));
+        st.l[mb][half] += p[0][j] + p[1][j];
       }
+      if (C::OPTIONS && a.drop_threshold)
+        flash_drop<C>(p, a, at, mb, n0 + kb * 16);
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        pa[mb][j] = pack<typename C::elem>(p[0][j], p[1][j]);
+    }
 #pragma unroll
     for (int db = 0; db < C::DB; db += 2) {
       uint32_t vb[4];
@@ -274,7 +344,7 @@ __device__ __forceinline__ void flash_finish(flash_rows<C> &st, const flash_sm80
       float sum = st.l[mb][half];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
-      float inv = sum == 0 ? 0 : 1 / sum;
+      float inv = sum == 0 ? 0 : (C::OPTIONS ? a.keep_scale : 1) / sum;
       int row = first + mb * 16 + half * 8;
       if (lane % 4 == 0 && at.m0 + row < at.sq)
         a.lse[lse_row + at.m0 + row] = sum == 0 ? -INFINITY : st.m[mb][half] * a.scale + logf(sum);
@@ -395,10 +465,12 @@ __device__ __forceinline__ void flash_tile(const flash_sm80_args &a, const flash
       flash_load_k<C, false>(a, at, n - 1, smem);
     copy_commit();
   }
+  if (C::OPTIONS)
+    flash_options<C>(s, a, at, n * C::BN);
   if (MASKED)
     flash_mask<C>(s, a, at, n * C::BN);
   flash_rescale<C>(st, s, a);
-  flash_pv<C, MASKED>(st, s, lane.v + flash_stage<C>(n), a.scale_log2);
+  flash_pv<C, MASKED>(st, s, lane.v + flash_stage<C>(n), a, at, n * C::BN);
 }
 
 template <class C>
@@ -449,15 +521,9 @@ __launch_bounds__(C::THREADS,
 template <class C>
 constexpr flash_sm80_kernel flash_sm80_row()
 {
-  return {C::elem::dtype,
-          C::D,
-          C::BM,
-          C::BN,
-          C::STAGES,
-          C::BLOCKS,
-          C::THREADS,
-          (size_t)C::SMEM,
-          (const void *)flash_sm80_forward<C>};
+  return {
+      C::elem::dtype, C::D,       C::BM,      C::BN,           C::STAGES,
+      C::BLOCKS,      C::OPTIONS, C::THREADS, (size_t)C::SMEM, (const void *)flash_sm80_forward<C>};
 }
 
 #endif

@@ -32,17 +32,24 @@ struct flash_sm80_args {
   int32_t left, right;     /* query i sees keys i + diagonal - left ... i + diagonal + right */
   bool bottom_right;       /* diagonal = seqlen_k - seqlen_q, else 0 */
   float scale, scale_log2; /* softmax_scale, and times log2(e) */
-  float threshold;         /* raw scores; the row maximum moves when it grew by more */
+  /* options: the scores are made from raw ones first, then scale is 1 */
+  float raw_scale, softcap, inv_softcap;
+  bool alibi;
+  uint32_t drop_threshold; /* of 65536 */
+  float keep_scale;
+  uint64_t drop_seed;
+  float threshold; /* raw scores; the row maximum moves when it grew by more */
   struct flash_sm80_run runs[ATTN_MAX_RUNS];
 };
 
 /* One compiled variant. */
 struct flash_sm80_kernel {
   enum attn_dtype dtype;
-  int d;      /* padded head dimension */
-  int bm, bn; /* query and key rows of a tile */
-  int stages; /* K and V tiles in flight */
-  int blocks; /* that the registers let an SM hold */
+  int d;        /* padded head dimension */
+  int bm, bn;   /* query and key rows of a tile */
+  int stages;   /* K and V tiles in flight */
+  int blocks;   /* that the registers let an SM hold */
+  bool options; /* softcap, ALiBi, dropout */
   int threads;
   size_t smem;
   const void *func; /* of one argument, struct flash_sm80_args */
