@@ -8,8 +8,21 @@ libattnbench_a_SOURCES = \
   impl/cpu/block.c \
   impl/cpu/block.h \
   impl/cpu/block-kernels.h \
+  impl/cpu/cpu.h \
+  impl/cpu/flash-backward.c \
+  impl/cpu/flash-materialised.c \
+  impl/cpu/flash.c \
+  impl/cpu/flash.h \
+  impl/cpu/gradient.c \
+  impl/cpu/gradient.h \
   impl/cpu/machine.c \
   impl/cpu/machine.h \
+  impl/cpu/materialise-backward.c \
+  impl/cpu/materialise.c \
+  impl/cpu/materialise.h \
+  impl/cpu/naive.c \
+  impl/cpu/plan.c \
+  impl/cpu/plan.h \
   impl/dropout.h \
   impl/model.c \
   impl/model.h \

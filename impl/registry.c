@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "impl/attn.h"
+#include "impl/cpu/cpu.h"
 #ifdef HAVE_CUDNN
 #include "impl/peer/cudnn.h"
 #endif
@@ -17,6 +18,9 @@ extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80;
 #endif
 
 static const struct attn_impl *const builtins[] = {
+    &attn_cpu_naive,
+    &attn_cpu_flash,
+    &attn_cpu_flash_materialised,
 #ifdef HAVE_CUDA
     &attn_cuda_naive,
     &attn_cuda_flash_sm80,

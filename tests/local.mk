@@ -17,6 +17,7 @@ LDADD = $(TEST_LDADD)
 # C tests: tests/unit/NAME is tests/unit/NAME.c.
 unit_tests = \
   tests/unit/arena \
+  tests/unit/cpu-attention \
   tests/unit/data \
   tests/unit/cupti-host \
   tests/unit/device-host \
@@ -60,6 +61,7 @@ plugins = tests/plugin/plain.so tests/plugin/wrong.so
 check_DATA = $(plugins)
 CLEANFILES += $(plugins)
 EXTRA_DIST += tests/plugin/attention.c
+EXTRA_DIST += tests/unit/cpu-fixture.h
 PLUGIN_CC = $(CC) -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -I$(top_srcdir) $(CFLAGS)
 tests/plugin/plain.so: tests/plugin/attention.c
 	@$(MKDIR_P) tests/plugin

@@ -46,11 +46,19 @@ END_AVX2
 #pragma GCC pop_options
 #endif
 
-const struct attn_block *attn_block(void)
+const struct attn_block *const *attn_block_all(void)
 {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return &block_avx2;
+  static const struct attn_block *const all[] = {&block_avx2, &block_base, NULL};
+  bool fits = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return fits ? all : all + 1;
+#else
+  static const struct attn_block *const all[] = {&block_base, NULL};
+  return all;
 #endif
-  return &block_base;
+}
+
+const struct attn_block *attn_block(void)
+{
+  return attn_block_all()[0];
 }

@@ -80,7 +80,8 @@ struct attn_block {
   void (*dot)(const float *x, const float *y, int64_t ld, int64_t rows, int64_t cols, float *out);
 };
 
-/* The one for this processor. */
+/* The best one for this processor, and all that it can run, NULL-ended, for tests. */
 const struct attn_block *attn_block(void);
+const struct attn_block *const *attn_block_all(void);
 
 #endif

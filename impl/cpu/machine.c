@@ -45,12 +45,11 @@ static int64_t round_up(int64_t n, int64_t to)
 
 static float *tile_alloc(struct attn_core *core, size_t floats)
 {
-  size_t left = (core->sram_bytes - core->sram_used) / sizeof(float);
-  if (floats > left)
+  size_t left = core->sram_bytes - core->sram_used, bytes = (floats + 7) / 8 * 8 * sizeof(float);
+  if (floats > left / sizeof(float) || bytes > left) {
+    core->sram_used = core->sram_bytes;
     return NULL;
-  size_t bytes = (size_t)round_up((int64_t)floats, 8) * sizeof(float);
-  if (bytes > core->sram_bytes - core->sram_used)
-    return NULL;
+  }
   float *tile = core->sram + core->sram_used / sizeof(float);
   core->sram_used += bytes;
   if (core->sram_used > core->sram_peak)

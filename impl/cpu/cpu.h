@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cpu.h - the implementations on the two-level-memory machine, for the table.
+ */
+#ifndef IMPL_CPU_CPU_H
+#define IMPL_CPU_CPU_H
+
+#include "impl/attn.h"
+
+extern const struct attn_impl attn_cpu_naive;
+extern const struct attn_impl attn_cpu_flash;
+extern const struct attn_impl attn_cpu_flash_materialised;
+
+#endif

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cpu-fixture.h - a problem with its tensors on the host, and an fp64 answer that shares nothing
+ * with the implementations: plain loops over (i, j), one predicate for the mask.
+ *
+ * Rows of every tensor are `pad` elements longer than they need be, and everything that an
+ * implementation must not write is filled with a pattern that is checked afterwards.
+ */
+#ifndef TESTS_UNIT_CPU_FIXTURE_H
+#define TESTS_UNIT_CPU_FIXTURE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "impl/convert.h"
+#include "impl/cpu/cpu.h"
+#include "impl/cpu/machine.h"
+#include "impl/dropout.h"
+#include "tests/tap.h"
+
+#define POISON 0x7fffdeadu /* NaN as fp32, and as bf16 or fp16 in its upper half */
+
+struct buffer {
+  struct attn_tensor t;
+  int64_t heads, width, elements; /* elements: allocated */
+  bool keys;
+};
+
+enum { B_Q, B_K, B_V, B_O, B_DOUT, B_DQ, B_DK, B_DV, BUFFERS };
+
+struct fixture {
+  struct attn_problem p;
+  struct buffer b[BUFFERS];
+  struct attn_args args;
+  int64_t lse_count;
+  int32_t *cu_q, *cu_k;
+  uint64_t rng;
+};
+
+/* ---- random numbers -------------------------------------------------------------------------- */
+
+static inline uint64_t draw(uint64_t *rng)
+{
+  *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+  uint64_t x = *rng ^ *rng >> 29;
+  return x * 0x9E3779B97F4A7C15u >> 16;
+}
+
+static inline int64_t draw_in(uint64_t *rng, int64_t lo, int64_t hi)
+{
+  return lo + (int64_t)(draw(rng) % (uint64_t)(hi - lo + 1));
+}
+
+static inline float draw_real(uint64_t *rng)
+{
+  float sum = 0;
+  for (int i = 0; i < 4; i++)
+    sum += (float)(draw(rng) & 0xffff) / 65536.0f - 0.5f;
+  return sum;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static inline int64_t first_row(const struct fixture *f, int64_t s, bool keys)
+{
+  return f->p.nruns ? (keys ? f->cu_k : f->cu_q)[s] : 0;
+}
+
+static inline int64_t element(const struct fixture *f, int which, int64_t s, int64_t row, int64_t h,
+                              int64_t c)
+{
+  const struct buffer *b = &f->b[which];
+  return s * b->t.sb + (first_row(f, s, b->keys) + row) * b->t.ss + h * b->t.sh + c;
+}
+
+static inline double value(const struct fixture *f, int which, int64_t s, int64_t row, int64_t h,
+                           int64_t c)
+{
+  return attn_load(f->p.dtype, f->b[which].t.data, element(f, which, s, row, h, c));
+}
+
+static inline float *lse_at(const struct fixture *f, int64_t s, int64_t h, int64_t i)
+{
+  if (f->p.nruns)
+    return f->args.lse + h * attn_problem_total_q(&f->p) + f->cu_q[s] + i;
+  return f->args.lse + (s * f->p.hq + h) * f->p.sq + i;
+}
+
+static inline void poison(struct fixture *f, int which)
+{
+  struct buffer *b = &f->b[which];
+  for (int64_t i = 0; i < b->elements; i++) {
+    if (f->p.dtype == ATTN_F32)
+      ((uint32_t *)b->t.data)[i] = POISON;
+    else
+      ((uint16_t *)b->t.data)[i] = POISON >> 16;
+  }
+}
+
+static inline bool is_poison(const struct fixture *f, int which, int64_t e)
+{
+  const void *data = f->b[which].t.data;
+  return f->p.dtype == ATTN_F32 ? ((const uint32_t *)data)[e] == POISON
+                                : ((const uint16_t *)data)[e] == POISON >> 16;
+}
+
+/* Calls each for all elements of a tensor. */
+#define FOR_ELEMENTS(f, which, s, r, h, c)                          \
+  for (int64_t s = 0, lq_, lk_; s < (f)->p.b; s++)                  \
+    for (int64_t r = (attn_problem_seq(&(f)->p, s, &lq_, &lk_), 0); \
+         r < ((f)->b[which].keys ? lk_ : lq_); r++)                 \
+      for (int64_t h = 0; h < (f)->b[which].heads; h++)             \
+        for (int64_t c = 0; c < (f)->b[which].width; c++)
+
+static inline void fill(struct fixture *f, int which, float amplitude)
+{
+  FOR_ELEMENTS(f, which, s, r, h, c)
+  attn_store(f->p.dtype, f->b[which].t.data, element(f, which, s, r, h, c),
+             amplitude * draw_real(&f->rng));
+}
+
+/* Elements that no tensor row holds must keep the poison. */
+static inline bool gaps_intact(const struct fixture *f, int which)
+{
+  const struct buffer *b = &f->b[which];
+  char *owned = calloc(1, (size_t)b->elements + 1);
+  bool intact = true;
+  FOR_ELEMENTS(f, which, s, r, h, c)
+  owned[element(f, which, s, r, h, c)] = 1;
+  for (int64_t e = 0; e < b->elements; e++)
+    intact &= owned[e] || is_poison(f, which, e);
+  free(owned);
+  return intact;
+}
+
+static inline void buffer_init(struct fixture *f, int which, int64_t heads, int64_t width,
+                               bool keys, int64_t pad)
+{
+  const struct attn_problem *p = &f->p;
+  struct buffer *b = &f->b[which];
+  int64_t len = keys ? p->sk : p->sq, w = width + pad;
+  if (p->nruns) {
+    len = keys ? attn_problem_total_k(p) : attn_problem_total_q(p);
+    b->t = (struct attn_tensor){NULL, 0, heads * w, w};
+  } else if (p->layout == ATTN_BHSD) {
+    b->t = (struct attn_tensor){NULL, heads * (len + pad) * w, w, (len + pad) * w};
+  } else {
+    b->t = (struct attn_tensor){NULL, (len * heads + pad) * w, heads * w, w};
+  }
+  b->heads = heads;
+  b->width = width;
+  b->keys = keys;
+  b->elements = p->nruns ? len * heads * w : p->b * b->t.sb;
+  b->t.data = malloc((size_t)b->elements * 4 + 64);
+  poison(f, which);
+}
+
+static inline void cu_init(struct fixture *f)
+{
+  f->cu_q = calloc((size_t)f->p.b + 1, sizeof *f->cu_q);
+  f->cu_k = calloc((size_t)f->p.b + 1, sizeof *f->cu_k);
+  for (int64_t s = 0, sq, sk; s < f->p.b; s++) {
+    attn_problem_seq(&f->p, s, &sq, &sk);
+    f->cu_q[s + 1] = f->cu_q[s] + (int32_t)sq;
+    f->cu_k[s + 1] = f->cu_k[s] + (int32_t)sk;
+  }
+}
+
+static inline void fixture_init(struct fixture *f, const struct attn_problem *p, uint64_t seed,
+                                int64_t pad, float amplitude)
+{
+  *f = (struct fixture){.p = *p, .rng = seed};
+  cu_init(f);
+  const struct {
+    int64_t heads, width;
+    bool keys;
+  } shape[BUFFERS] = {{p->hq, p->d, false},  {p->hkv, p->d, true},  {p->hkv, p->dv, true},
+                      {p->hq, p->dv, false}, {p->hq, p->dv, false}, {p->hq, p->d, false},
+                      {p->hkv, p->d, true},  {p->hkv, p->dv, true}};
+  for (int i = 0; i < BUFFERS; i++)
+    buffer_init(f, i, shape[i].heads, shape[i].width, shape[i].keys, pad);
+  fill(f, B_Q, amplitude);
+  fill(f, B_K, 1);
+  fill(f, B_V, 1);
+  fill(f, B_DOUT, 1);
+  f->lse_count = p->hq * attn_problem_total_q(p);
+  f->args = (struct attn_args){.q = f->b[B_Q].t,
+                               .k = f->b[B_K].t,
+                               .v = f->b[B_V].t,
+                               .o = f->b[B_O].t,
+                               .dout = f->b[B_DOUT].t,
+                               .dq = f->b[B_DQ].t,
+                               .dk = f->b[B_DK].t,
+                               .dv = f->b[B_DV].t,
+                               .lse = malloc((size_t)f->lse_count * sizeof(float) + 64),
+                               .cu_seqlens_q = p->nruns ? f->cu_q : NULL,
+                               .cu_seqlens_k = p->nruns ? f->cu_k : NULL};
+  for (int64_t i = 0; i < f->lse_count; i++)
+    f->args.lse[i] = attn_float(POISON);
+}
+
+static inline void fixture_free(struct fixture *f)
+{
+  for (int i = 0; i < BUFFERS; i++)
+    free(f->b[i].t.data);
+  free(f->args.lse);
+  free(f->cu_q);
+  free(f->cu_k);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static inline struct attn_device device_of(const struct attn_machine *m)
+{
+  return (struct attn_device){.kind = ATTN_CPU,
+                              .multiprocessors = m->ncores,
+                              .memory_bytes = (size_t)64 << 30,
+                              .sram_bytes = m->sram_bytes};
+}
+
+struct ran {
+  const char *refused;
+  int status;
+  uint64_t read, write;
+  size_t peak;
+  struct attn_traffic model;
+};
+
+/* One run on poisoned workspace and outputs. */
+static inline struct ran run_on(struct attn_machine *m, const struct attn_impl *impl,
+                                struct fixture *f)
+{
+  struct attn_device dev = device_of(m);
+  struct ran r = {.refused = impl->unsupported(&f->p, &dev), .status = ATTN_EUNSUPPORTED};
+  if (r.refused)
+    return r;
+  f->args.workspace_bytes = impl->workspace(&f->p, &dev);
+  size_t bytes = (f->args.workspace_bytes + 2047) / 1024 * 1024;
+  f->args.workspace = aligned_alloc(1024, bytes);
+  memset(f->args.workspace, 0xff, bytes);
+  for (int i = 0; i < BUFFERS; i++)
+    if (f->p.op == ATTN_BWD ? i >= B_DQ : i == B_O)
+      poison(f, i);
+  void *plan = NULL;
+  attn_machine_reset(m);
+  r.status = impl->prepare(&f->p, &dev, &plan);
+  if (!r.status)
+    r.status = impl->run(plan, &f->args, m);
+  impl->finish(plan);
+  attn_machine_totals(m, &r.read, &r.write, &r.peak);
+  impl->traffic(&f->p, &dev, &r.model);
+  for (size_t i = f->args.workspace_bytes; i < bytes; i++)
+    if (((unsigned char *)f->args.workspace)[i] != 0xff)
+      r.status = ATTN_EINVAL; /* wrote beyond its workspace */
+  free(f->args.workspace);
+  return r;
+}
+
+/* ---- truth ----------------------------------------------------------------------------------- */
+
+static inline bool sees(const struct attn_problem *p, int64_t sq, int64_t sk, int64_t i, int64_t j)
+{
+  int64_t x = j - (i + sk - sq); /* how far the key lies after the query's own place */
+  switch (p->mask) {
+  case ATTN_MASK_NONE: return true;
+  case ATTN_MASK_CAUSAL: return x <= 0;
+  case ATTN_MASK_CAUSAL_TOPLEFT: return j <= i;
+  case ATTN_MASK_WINDOW:
+    return (p->window_left < 0 || -x <= p->window_left) &&
+           (p->window_right < 0 || x <= p->window_right);
+  }
+  return false;
+}
+
+static inline double slope_of(int64_t hq, int64_t h)
+{
+  int64_t n = 1;
+  while (2 * n <= hq)
+    n *= 2;
+  return h < n ? pow(2, -8.0 * (double)(h + 1) / (double)n)
+               : pow(2, -4.0 * (double)(2 * (h - n) + 1) / (double)n);
+}
+
+/* Score of (i, j), -inf where masked, and its derivative by the product times scale. */
+static inline double score_of(const struct fixture *f, int64_t s, int64_t h, int64_t i, int64_t j,
+                              double *derivative)
+{
+  const struct attn_problem *p = &f->p;
+  int64_t sq, sk, hkv = h / (p->hq / p->hkv);
+  attn_problem_seq(p, s, &sq, &sk);
+  *derivative = 1;
+  if (!sees(p, sq, sk, i, j))
+    return -INFINITY;
+  double x = 0;
+  for (int64_t c = 0; c < p->d; c++)
+    x += value(f, B_Q, s, i, h, c) * value(f, B_K, s, j, hkv, c);
+  x *= p->scale > 0 ? p->scale : 1 / sqrt((double)p->d);
+  if (p->softcap > 0) {
+    double t = tanh(x / p->softcap);
+    *derivative = 1 - t * t;
+    x = p->softcap * t;
+  }
+  return p->alibi ? x - slope_of(p->hq, h) * fabs((double)(i + sk - sq - j)) : x;
+}
+
+static inline double kept(const struct attn_problem *p, int64_t s, int64_t h, int64_t i, int64_t j)
+{
+  uint32_t threshold = attn_dropout_threshold(p->dropout_p);
+  uint32_t key = attn_dropout_key(p->dropout_seed, s, p->hq, h);
+  if (!threshold)
+    return 1;
+  return attn_dropout_slice(p->dropout_seed, key, i, j) >= threshold
+             ? 65536.0 / (65536.0 - threshold)
+             : 0;
+}
+
+/* How far an element may be off: the storage format's rounding, and fp32 arithmetic on terms whose
+ * absolute values sum to size, with scores up to top. The constant covers sums of these lengths. */
+static inline bool close_to(const struct fixture *f, double got, double want, double size,
+                            double top)
+{
+  double u = f->p.dtype == ATTN_F32 ? 0x1p-24 : f->p.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-8;
+  double tiny = f->p.dtype == ATTN_F16 ? 0x1p-24 : 0;
+  return fabs(got - want) <= u * fabs(want) + tiny + 0x1p-24 * size * (100 + 8 * top) + 1e-36;
+}
+
+/* Worst element that is not close, for the message. */
+struct miss {
+  int count;
+  const char *what;
+  int64_t s, i, h, c;
+  double got, want;
+};
+
+static inline void check(struct miss *m, const struct fixture *f, const char *what, int64_t s,
+                         int64_t i, int64_t h, int64_t c, double got, double want, double size,
+                         double top)
+{
+  if (close_to(f, got, want, size, top) || (isinf(want) && got == want))
+    return;
+  if (!m->count++)
+    *m = (struct miss){1, what, s, i, h, c, got, want};
+}
+
+/* O and LSE of row (s, h, i) against the definition. */
+static inline void check_row(struct miss *m, const struct fixture *f, int64_t s, int64_t h,
+                             int64_t i)
+{
+  const struct attn_problem *p = &f->p;
+  int64_t sq, sk, hkv = h / (p->hq / p->hkv);
+  attn_problem_seq(p, s, &sq, &sk);
+  double top = -INFINITY, l = 0, unused, *w = malloc(sizeof *w * (size_t)(sk + 1));
+  for (int64_t j = 0; j < sk; j++)
+    top = fmax(top, w[j] = score_of(f, s, h, i, j, &unused));
+  for (int64_t j = 0; j < sk; j++)
+    l += w[j] = isinf(top) ? 0 : exp(w[j] - top);
+  double lse = top + log(l), high = isinf(top) ? 0 : fabs(top);
+  check(m, f, "lse", s, i, h, 0, *lse_at(f, s, h, i), lse, high + 1, high);
+  for (int64_t c = 0; c < p->dv; c++) {
+    double o = 0, size = 0;
+    for (int64_t j = 0; j < sk; j++) {
+      double x = w[j] > 0 ? w[j] / l * kept(p, s, h, i, j) * value(f, B_V, s, j, hkv, c) : 0;
+      o += x;
+      size += fabs(x);
+    }
+    check(m, f, "o", s, i, h, c, value(f, B_O, s, i, h, c), o, size, high);
+  }
+  free(w);
+}
+
+static inline struct miss check_forward(const struct fixture *f)
+{
+  struct miss m = {0};
+  for (int64_t s = 0; s < f->p.b; s++) {
+    int64_t sq, sk;
+    attn_problem_seq(&f->p, s, &sq, &sk);
+    for (int64_t h = 0; h < f->p.hq; h++)
+      for (int64_t i = 0; i < sq; i++)
+        check_row(&m, f, s, h, i);
+  }
+  return m;
+}
+
+/* Gradients of one tensor and the sums of absolute values of their terms. */
+struct truth {
+  double *grad[3], *size[3]; /* dq, dk, dv, indexed as the tensors */
+  double top;
+};
+
+/* Adds what pair (i, j) of head h gives. */
+static inline void add_pair(const struct fixture *f, struct truth *t, int64_t s, int64_t h,
+                            int64_t i, int64_t j, double delta, double delta_size)
+{
+  const struct attn_problem *p = &f->p;
+  int64_t hkv = h / (p->hq / p->hkv);
+  double slope, score = score_of(f, s, h, i, j, &slope), keep = kept(p, s, h, i, j);
+  double scale = p->scale > 0 ? p->scale : 1 / sqrt((double)p->d), dp = 0, dp_size = 0;
+  if (isinf(score))
+    return;
+  t->top = fmax(t->top, fabs(score));
+  double w = exp(score - *lse_at(f, s, h, i));
+  for (int64_t c = 0; c < p->dv; c++) {
+    double g = value(f, B_DOUT, s, i, h, c), v = value(f, B_V, s, j, hkv, c);
+    int64_t e = element(f, B_DV, s, j, hkv, c);
+    t->grad[2][e] += w * keep * g;
+    t->size[2][e] += fabs(w * keep * g);
+    dp += keep * g * v;
+    dp_size += fabs(keep * g * v);
+  }
+  double ds = w * (dp - delta) * slope * scale, ds_size = w * (dp_size + delta_size) * scale;
+  for (int64_t c = 0; c < p->d; c++) {
+    double q = value(f, B_Q, s, i, h, c), k = value(f, B_K, s, j, hkv, c);
+    int64_t eq = element(f, B_DQ, s, i, h, c), ek = element(f, B_DK, s, j, hkv, c);
+    t->grad[0][eq] += ds * k;
+    t->size[0][eq] += fabs(ds_size * k);
+    t->grad[1][ek] += ds * q;
+    t->size[1][ek] += fabs(ds_size * q);
+  }
+}
+
+static inline void add_row(const struct fixture *f, struct truth *t, int64_t s, int64_t h,
+                           int64_t i)
+{
+  int64_t sq, sk;
+  double delta = 0, size = 0;
+  attn_problem_seq(&f->p, s, &sq, &sk);
+  for (int64_t c = 0; c < f->p.dv; c++) {
+    double x = value(f, B_DOUT, s, i, h, c) * value(f, B_O, s, i, h, c);
+    delta += x;
+    size += fabs(x);
+  }
+  for (int64_t j = 0; j < sk; j++)
+    add_pair(f, t, s, h, i, j, delta, size);
+}
+
+/* dQ, dK, dV for the O and LSE that the implementation was given. */
+static inline struct miss check_backward(const struct fixture *f)
+{
+  static const char *const names[] = {"dq", "dk", "dv"};
+  struct truth t = {.top = 0};
+  struct miss m = {0};
+  for (int g = 0; g < 3; g++) {
+    t.grad[g] = calloc((size_t)f->b[B_DQ + g].elements + 1, sizeof(double));
+    t.size[g] = calloc((size_t)f->b[B_DQ + g].elements + 1, sizeof(double));
+  }
+  for (int64_t s = 0; s < f->p.b; s++) {
+    int64_t sq, sk;
+    attn_problem_seq(&f->p, s, &sq, &sk);
+    for (int64_t h = 0; h < f->p.hq; h++)
+      for (int64_t i = 0; i < sq; i++)
+        add_row(f, &t, s, h, i);
+  }
+  for (int g = 0; g < 3; g++) {
+    FOR_ELEMENTS(f, B_DQ + g, s, r, h, c)
+    {
+      int64_t e = element(f, B_DQ + g, s, r, h, c);
+      check(&m, f, names[g], s, r, h, c, value(f, B_DQ + g, s, r, h, c), t.grad[g][e], t.size[g][e],
+            t.top);
+    }
+    free(t.grad[g]);
+    free(t.size[g]);
+  }
+  return m;
+}
+
+#endif
