@@ -39,24 +39,35 @@ void canvas_quote(FILE *out, const char *text)
 /* In black on white at 1/96 inch a pixel; cairo's sizes are points, and its marks run small. */
 static void write_heading(struct canvas *c, const char *title, const char *subtitle)
 {
-  fprintf(c->gp,
-          "# Draws %s.svg and %s.pdf from %s.dat: gnuplot %s.gp\n"
-          "set encoding utf8\n"
-          "do for [format in \"svg pdf\"] {\n"
-          "if (format eq \"svg\") {\n"
-          "  set terminal svg noenhanced size %d,%d fixed font \"Arial,13\" dashlength 0.8 "
-          "background rgb \"white\"\n"
-          "} else {\n"
-          "  set terminal pdfcairo noenhanced size %.4fin,%.4fin font \"Arial,13\" fontscale 0.75 "
-          "linewidth 1.5 pointscale 0.8 dashlength 0.5 background rgb \"white\"\n"
-          "}\n"
-          "set output \"%s.\".format\n"
-          "set multiplot\n",
-          c->stem, c->stem, c->stem, c->stem, c->width, c->height, c->width / 96.0,
-          c->height / 96.0, c->stem);
-  canvas_label(c, title, "screen 0, screen 1", "left offset character 1.5,-1.2 font 'Arial,16'");
-  canvas_label(c, subtitle, "screen 0, screen 1",
-               "left offset character 1.5,-2.5 textcolor rgb '" CANVAS_GREY "'");
+  fprintf(
+      c->gp,
+      "# Draws %s.svg and %s.pdf from %s.dat: gnuplot %s.gp\n"
+      "set encoding utf8\n"
+      "do for [format in \"svg pdf\"] {\nreset\n"
+      "if (format eq \"svg\") {\n"
+      "  set terminal svg noenhanced size %d,%d fixed font \"Arial,13\" dashlength 0.8 "
+      "background rgb \"white\"\n"
+      "} else {\n"
+      "  set terminal pdfcairo noenhanced size %.4fin,%.4fin font \"Arial,13\" fontscale 0.5625 "
+      "linewidth 1.5 pointscale 1.0 dashlength 0.9 background rgb \"white\"\n"
+      "}\n"
+      "set output \"%s.\".format\n"
+      "set multiplot\n",
+      c->stem, c->stem, c->stem, c->stem, c->width, c->height, c->width / 96.0, c->height / 96.0,
+      c->stem);
+  char where[64];
+  snprintf(where, sizeof where, "screen %.5f, %.5f", 16.0 / c->width, 1 - 24.0 / c->height);
+  canvas_label(c, title, where, "left font 'Arial,16'");
+  snprintf(where, sizeof where, "screen %.5f, %.5f", 16.0 / c->width, 1 - 46.0 / c->height);
+  canvas_label(c, subtitle, where, "left textcolor rgb '" CANVAS_GREY "'");
+}
+
+void canvas_ylabel(struct canvas *c, const char *text, double left, double top, double bottom)
+{
+  char where[64];
+  snprintf(where, sizeof where, "screen %.5f, %.5f", (left - 74) / c->width,
+           1 - (top + bottom) / 2 / c->height);
+  canvas_label(c, text, where, "center rotate by 90");
 }
 
 int canvas_open(struct canvas *c, const struct report *r, const char *stem, const char *title,
@@ -103,9 +114,12 @@ void canvas_area(struct canvas *c, double left, double top, double right, double
           left / c->width, right / c->width, 1 - top / c->height, 1 - bottom / c->height);
 }
 
-int canvas_block(struct canvas *c, const char *comment)
+int canvas_block(struct canvas *c, const char *comment, const char *columns)
 {
-  fprintf(c->dat, "%s# %s\n", c->blocks ? "\n\n" : "", comment);
+  fprintf(c->dat, "%s# ", c->blocks ? "\n\n" : "");
+  for (; *comment; comment++)
+    fputc(*comment == '\n' ? ' ' : *comment, c->dat);
+  fprintf(c->dat, "\n# %s\n", columns);
   return c->blocks++;
 }
 

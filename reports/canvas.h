@@ -33,10 +33,12 @@ int canvas_open(struct canvas *c, const struct report *r, const char *stem, cons
 void canvas_area(struct canvas *c, double left, double top, double right, double bottom);
 /* A label: where is any gnuplot position, options what follows it. */
 void canvas_label(struct canvas *c, const char *text, const char *where, const char *options);
+/* The name of the vertical axis of an area, upright left of it. */
+void canvas_ylabel(struct canvas *c, const char *text, double left, double top, double bottom);
 /* A quoted string. */
 void canvas_quote(FILE *out, const char *text);
-/* Starts a data block headed by a comment; returns its index. */
-int canvas_block(struct canvas *c, const char *comment);
+/* Starts a data block, says what it is and what its columns are; returns its index. */
+int canvas_block(struct canvas *c, const char *comment, const char *columns);
 /* A number of a data block; NaN where unknown. */
 void canvas_number(struct canvas *c, double x);
 /* The legend of the algorithms used (flags by style index) and of n grey lines more, from top to

@@ -92,9 +92,8 @@ static void write_block(struct canvas *c, const struct report *r, const struct r
 {
   char comment[256];
   int k = 0;
-  snprintf(comment, sizeof comment, "%s %s\n# ratio height problem", r->algorithms[s->style],
-           output_names[s->output]);
-  canvas_block(c, comment);
+  snprintf(comment, sizeof comment, "%s %s", r->algorithms[s->style], output_names[s->output]);
+  canvas_block(c, comment, "ratio height problem");
   for (int i = 0; i < r->nrows; i++) {
     const struct report_row *row = &r->rows[i];
     double ratio = ratio_of(row, s->output);

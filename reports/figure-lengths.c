@@ -15,6 +15,8 @@
 #define PANELS 6
 #define HEAD 66
 #define CELL 306
+#define TITLE 30
+#define FOOT 60  /* below a panel's axis */
 #define AXIS 216 /* height of a panel's axis */
 
 static bool drawable(const struct length_plot *plot, const struct report_view *v,
@@ -142,19 +144,33 @@ static int legend_lines(const struct length_figure *lf, struct legend_line more[
   return n;
 }
 
-static void draw_panels(struct length_figure *lf, struct canvas *c, int columns)
+/* Panels from top on, below each other's titles. */
+static void draw_panels(struct length_figure *lf, struct canvas *c, struct length_area *areas,
+                        int columns, double top)
 {
   double width = (double)c->width / columns;
   for (int i = 0; i < lf->n; i++) {
-    struct length_area a = {.left = width * (i % columns) + 92,
-                            .right = width * (i % columns + 1) - 20,
-                            .top = HEAD + CELL * (i / columns) + 30,
-                            .first_column = i % columns == 0,
-                            .last_row = i + columns >= lf->n};
-    a.bottom = a.top + AXIS;
-    attributes_own(lf->attributes, lf->n, i, a.title, sizeof a.title);
-    length_panel(lf, c, lf->panels[i], &a);
+    areas[i].left = width * (i % columns) + 92;
+    areas[i].right = width * (i % columns + 1) - 20;
+    areas[i].top = top + CELL * (i / columns);
+    areas[i].bottom = areas[i].top + AXIS;
+    areas[i].first_column = i % columns == 0;
+    areas[i].last_row = i + columns >= lf->n;
+    length_panel(lf, c, lf->panels[i], &areas[i]);
   }
+}
+
+/* Height of the heading: a single panel often has no title of its own. */
+static double titles(const struct length_figure *lf, struct length_area *areas)
+{
+  char own[256];
+  bool any = false;
+  for (int i = 0; i < lf->n; i++) {
+    attributes_own(lf->attributes, lf->n, i, own, sizeof own);
+    length_title(lf, lf->panels[i], own, areas[i].title, sizeof areas[i].title);
+    any = any || *areas[i].title;
+  }
+  return HEAD + (any ? TITLE : 0);
 }
 
 static int draw_figure(struct length_figure *lf, const struct figure *f, const char *part,
@@ -163,6 +179,7 @@ static int draw_figure(struct length_figure *lf, const struct figure *f, const c
   struct canvas c;
   struct legend_line more[3];
   struct reference_line line;
+  struct length_area areas[PANELS];
   char subtitle[512];
   int columns = lf->n > 1 ? 2 : 1, rows = (lf->n + columns - 1) / columns;
   bool *used = calloc((size_t)lf->report->nalgorithms + 1, sizeof *used);
@@ -171,12 +188,13 @@ static int draw_figure(struct length_figure *lf, const struct figure *f, const c
   mark_used(lf, used);
   int extra = legend_lines(lf, more, &line), width = columns == 1 ? 680 : 1000;
   int strip = lf->plot->key_inside ? 0 : canvas_legend_height(lf->report, used, more, extra, width);
-  int height = HEAD + CELL * rows + strip;
+  double top = titles(lf, areas);
+  int height = (int)top + CELL * (rows - 1) + AXIS + FOOT + strip;
   attributes_common(lf->attributes, lf->n, subtitle, sizeof subtitle);
   lf->scale = choose_scale(lf);
   int status = figure_open(&c, lf->report, lf->view, f, part, subtitle, width, height, err, errlen);
   if (!status) {
-    draw_panels(lf, &c, columns);
+    draw_panels(lf, &c, areas, columns, top);
     if (strip)
       canvas_legend(&c, lf->report, used, more, extra, height - strip);
     status = figure_close(&c, lf->report, lf->view, f, subtitle, values_of(lf, used), err, errlen);

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "reports/figure.h"
 #include "reports/format.h"
@@ -51,31 +52,34 @@ static struct roofline extent(const struct report_view *v)
   return e;
 }
 
+static void write_line(struct canvas *c, double x0, double y0, double x1, double y1)
+{
+  fprintf(c->gp,
+          "set arrow from first %.9g, first %.9g to first %.9g, first %.9g nohead back lw 1.4 lc "
+          "rgb '" CANVAS_GREY "' dt (8,4)\n",
+          x0, y0, x1, y1);
+}
+
 static void write_ceilings(struct canvas *c, const struct report_view *v, const struct roofline *e)
 {
-  char text[96], where[96];
   double slope = v->copy_gbps / 1000, flat = v->matmul_tflops;
-  if (isfinite(slope)) {
-    double start = fmax(e->xlo, e->ylo / slope), end = isfinite(flat) ? flat / slope : e->xhi;
-    double middle = fmax(sqrt(start * fmin(end, e->xhi)), e->xlo * 1.2);
-    fprintf(c->gp,
-            "set arrow from first %.9g, first %.9g to first %.9g, first %.9g nohead back lw 1.4 "
-            "lc rgb '" CANVAS_GREY "' dt (8,4)\n",
-            start, start * slope, end, end * slope);
-    snprintf(text, sizeof text, "copy %s GB/s", format_number(v->copy_gbps, 3).s);
-    snprintf(where, sizeof where, "first %.9g, first %.9g", middle, middle * slope);
-    canvas_label(c, text, where, "right offset -1,0.5 textcolor rgb '" CANVAS_GREY "'");
-  }
-  if (isfinite(flat)) {
-    double start = isfinite(slope) ? flat / slope : e->xlo;
-    fprintf(c->gp,
-            "set arrow from first %.9g, first %.9g to graph 1, first %.9g nohead back lw 1.4 lc "
-            "rgb '" CANVAS_GREY "' dt (8,4)\n",
-            start, flat, flat);
-    snprintf(text, sizeof text, "matrix product %s TFLOP/s", format_number(flat, 3).s);
-    snprintf(where, sizeof where, "graph 0.99, first %.9g", flat);
-    canvas_label(c, text, where, "right offset 0,0.6 textcolor rgb '" CANVAS_GREY "'");
-  }
+  double ridge = flat / slope, start = fmax(e->xlo, e->ylo / slope);
+  if (isfinite(slope))
+    write_line(c, start, start * slope, isfinite(ridge) ? ridge : e->yhi / slope,
+               isfinite(flat) ? flat : e->yhi);
+  if (isfinite(flat))
+    write_line(c, isfinite(ridge) ? ridge : e->xlo, flat, e->xhi, flat);
+}
+
+static void describe(const struct report_view *v, char *buf, size_t len)
+{
+  buf[0] = '\0';
+  if (isfinite(v->copy_gbps))
+    snprintf(buf, len, "measured ceilings: copy %s GB/s", format_number(v->copy_gbps, 3).s);
+  size_t n = strlen(buf);
+  if (isfinite(v->matmul_tflops))
+    snprintf(buf + n, len - n, "%smatrix product %s TFLOP/s",
+             n ? ", " : "measured ceiling: ", format_number(v->matmul_tflops, 3).s);
 }
 
 /* Forward and backward of one implementation are two blocks: filled and open marks. */
@@ -84,14 +88,13 @@ static bool write_block(struct canvas *c, const struct report *r, const struct r
 {
   char comment[256];
   bool any = false;
-  snprintf(comment, sizeof comment, "%s%s\n# flop_per_byte tflops problem", r->algorithms[style],
-           backward ? " backward" : "");
+  snprintf(comment, sizeof comment, "%s%s", r->algorithms[style], backward ? " backward" : "");
   for (int i = 0; i < v->nrows; i++) {
     const struct report_row *row = v->rows[i];
     if (!on_it(row) || row->style != style || (row->p.op == ATTN_BWD) != backward)
       continue;
     if (!any)
-      canvas_block(c, comment);
+      canvas_block(c, comment, "flop_per_byte tflops problem");
     any = true;
     canvas_number(c, intensity(row));
     canvas_number(c, row->tflops);
@@ -124,17 +127,19 @@ int draw_roofline(struct report *r, const struct report_view *v, const struct fi
 {
   struct canvas c;
   struct roofline e = extent(v);
-  const char *subtitle = "open marks: backward";
+  char subtitle[160];
   if (!e.points)
     return 0;
+  describe(v, subtitle, sizeof subtitle);
   if (figure_open(&c, r, v, f, "", subtitle, 860, 500, err, errlen))
     return -1;
-  canvas_area(&c, 82, 66, 640, 440);
+  canvas_area(&c, 92, 66, 640, 440);
   fprintf(c.gp, "set logscale xy\nset xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", e.xlo, e.xhi,
           e.ylo, e.yhi);
   canvas_tics(&c, 'x', TICS_DECADES, e.xlo, e.xhi);
-  canvas_tics(&c, 'y', TICS_DECADES, e.ylo, e.yhi);
-  fputs("set xlabel 'FLOP per counted HBM byte' offset 0,0.5\nset ylabel 'TFLOP/s' offset 1.5,0\n"
+  canvas_tics(&c, 'y', e.yhi / e.ylo < 300 ? TICS_RATIO : TICS_DECADES, e.ylo, e.yhi);
+  canvas_ylabel(&c, "TFLOP/s", 92, 66, 440);
+  fputs("set xlabel 'FLOP per counted HBM byte' offset 0,0.5\n"
         "set key at screen 0.77, graph 1 left top Left reverse samplen 1 spacing 1.2\n",
         c.gp);
   write_ceilings(&c, v, &e);

@@ -29,9 +29,7 @@ static bool has_speed(const struct report_panel *panel)
 static void write_block(struct canvas *c, const struct report *r,
                         const struct report_panel *const *list, int n, int style)
 {
-  char comment[160];
-  snprintf(comment, sizeof comment, "%s\n# tflops lo hi line problem", r->algorithms[style]);
-  canvas_block(c, comment);
+  canvas_block(c, r->algorithms[style], "tflops lo hi line problem");
   for (int i = 0; i < n; i++)
     for (int k = 0; k < list[i]->nrows; k++) {
       const struct report_row *row = list[i]->rows[k];

@@ -56,6 +56,7 @@ struct length_plot {
   enum axis axis;
   bool over_base;   /* ylabel ends in the view's base */
   bool key_inside;  /* growing curves: the legend is in the empty corner, with fitted exponents */
+  bool fits_only;   /* of the refusals only those for lack of memory */
   bool lanes_above; /* refusals are marked above the curves, not below */
   bool (*wants)(const struct report_row *row);
   /* v: value, and its interval's ends or NaN */

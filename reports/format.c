@@ -30,6 +30,10 @@ struct text format_exact(double x)
   struct text t = {""};
   if (!isfinite(x))
     return t;
+  if (x == floor(x) && fabs(x) < 0x1p53) {
+    snprintf(t.s, sizeof t.s, "%.0f", x);
+    return t;
+  }
   for (int digits = 6; digits <= 17; digits++) {
     snprintf(t.s, sizeof t.s, "%.*g", digits, x);
     if (strtod(t.s, NULL) == x)

@@ -112,11 +112,9 @@ static void write_axes(const struct length_figure *lf, struct canvas *c,
   if (area->last_row)
     fputs("set xlabel 'sequence length (tokens)' offset 0,0.5\n", c->gp);
   if (area->first_column) {
-    fputs("set ylabel ", c->gp);
     snprintf(ylabel, sizeof ylabel, "%s%s%s", lf->scale > 1 ? plot->ylabel_small : plot->ylabel,
              plot->over_base ? " " : "", plot->over_base ? lf->view->base : "");
-    canvas_quote(c->gp, ylabel);
-    fputs(" offset 1.5,0\n", c->gp);
+    canvas_ylabel(c, ylabel, area->left, area->top, area->bottom);
   }
 }
 
@@ -126,10 +124,10 @@ static void write_axes(const struct length_figure *lf, struct canvas *c,
 static int write_block(const struct length_figure *lf, struct canvas *c,
                        const struct report_panel *panel, const struct length_area *area, int style)
 {
-  char comment[512];
-  snprintf(comment, sizeof comment, "%s%s%s\n# tokens value lo hi thin problem",
-           lf->report->algorithms[style], area->title[0] ? " · " : "", area->title);
-  int block = canvas_block(c, comment);
+  char comment[800];
+  snprintf(comment, sizeof comment, "%s%s%s", lf->report->algorithms[style],
+           area->title[0] ? " · " : "", area->title);
+  int block = canvas_block(c, comment, "tokens value lo hi thin problem");
   for (int i = 0; i < panel->nrows; i++) {
     const struct report_row *row = panel->rows[i];
     double v[3];
@@ -148,7 +146,7 @@ static int write_block(const struct length_figure *lf, struct canvas *c,
 static int write_baseline_block(const struct length_figure *lf, struct canvas *c,
                                 const struct report_panel *panel)
 {
-  int block = canvas_block(c, lf->plot->baseline_name);
+  int block = canvas_block(c, lf->plot->baseline_name, "tokens value");
   for (int i = 0; i < panel->nrows; i++)
     if (i == 0 || panel->rows[i]->p.sk != panel->rows[i - 1]->p.sk) {
       canvas_number(c, (double)panel->rows[i]->p.sk);

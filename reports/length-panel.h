@@ -21,7 +21,7 @@ struct length_figure {
 struct length_area {
   double left, top, right, bottom;
   bool first_column, last_row;
-  char title[256];
+  char title[640];
 };
 
 #define LENGTH_LANE 17.0 /* pixels a lane, and a row of a key inside */
@@ -47,6 +47,9 @@ double length_refused_at(const struct length_figure *lf, const struct report_row
 /* Refused somewhere where that is not known, though not everywhere. */
 bool length_lane(const struct length_figure *lf, const struct report_panel *panel, int style);
 
+/* The panel's title: what is its own, and who was refused at all of its lengths. */
+void length_title(const struct length_figure *lf, const struct report_panel *panel, const char *own,
+                  char *buf, size_t len);
 void length_words(const struct length_figure *lf, struct canvas *c,
                   const struct report_panel *panel, const struct length_ranges *g,
                   const struct length_area *area);

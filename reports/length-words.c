@@ -28,6 +28,9 @@ bool length_refused(const struct length_figure *lf, const struct report_row *row
 {
   double v[3];
   length_value(lf, row, v);
+  bool base = lf->plot->over_base && lf->view->base && !strcmp(row->impl, lf->view->base);
+  if (base || (lf->plot->fits_only && !report_too_large(row)))
+    return false;
   return !isfinite(v[0]) && row->status != STATUS_SKIP && report_refusal(row);
 }
 
@@ -65,25 +68,22 @@ bool length_lane(const struct length_figure *lf, const struct report_panel *pane
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* The panel's title, and below it who was refused everywhere. */
-static void write_title(const struct length_figure *lf, struct canvas *c,
-                        const struct report_panel *panel, const struct length_area *area)
+void length_title(const struct length_figure *lf, const struct report_panel *panel, const char *own,
+                  char *buf, size_t len)
 {
-  char text[640];
-  snprintf(text, sizeof text, "%s", area->title);
+  snprintf(buf, len, "%s", own);
   for (int s = 0; s < lf->report->nalgorithms; s++) {
     struct tally t = length_tally(lf, panel, s);
-    size_t n = strlen(text);
+    size_t n = strlen(buf);
     if (t.values || !t.refusals)
       continue;
     for (int i = 0; i < panel->nrows; i++)
       if (panel->rows[i]->style == s && length_refused(lf, panel->rows[i])) {
-        snprintf(text + n, sizeof text - n, "%s%s: %s", n ? "  ·  " : "", lf->report->algorithms[s],
+        snprintf(buf + n, len - n, "%s%s: %s", n ? "  ·  " : "", lf->report->algorithms[s],
                  report_refusal(panel->rows[i]));
         break;
       }
   }
-  canvas_label(c, text, "graph 0, graph 1", "left offset character 0,0.9");
 }
 
 static void write_reference(const struct length_figure *lf, struct canvas *c,
@@ -197,7 +197,7 @@ void length_words(const struct length_figure *lf, struct canvas *c,
                   const struct report_panel *panel, const struct length_ranges *g,
                   const struct length_area *area)
 {
-  write_title(lf, c, panel, area);
+  canvas_label(c, area->title, "graph 0, graph 1", "left offset character 0,0.9");
   write_reference(lf, c, panel);
   write_refusals(lf, c, panel, g, area);
 }

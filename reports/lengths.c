@@ -191,6 +191,7 @@ static bool device_memory(const struct report_view *view, const struct report_ro
 
 const struct length_plot plot_memory = {.ylabel = "device memory",
                                         .axis = AXIS_BINARY,
+                                        .fits_only = true,
                                         .lanes_above = true,
                                         .wants = is_any,
                                         .value = peak,

@@ -95,8 +95,9 @@ void report_free(struct report *r);
 
 /* view.c: sorts the rows into views and panels. */
 int report_views(struct report *r);
-bool report_timed(const struct report_row *row);          /* passed, and has a time */
-const char *report_algorithm(const char *impl);           /* the name without cpu/ or cuda/ */
+bool report_timed(const struct report_row *row); /* passed, and has a time */
+const char *report_algorithm(const char *impl);  /* the name without cpu/ or cuda/ */
+bool report_too_large(const struct report_row *row);
 const char *report_refusal(const struct report_row *row); /* "does not fit"; NULL if it passed */
 /* The row that row's speed is relative to: same run, problem, cache and mode; NULL if none. */
 const struct report_row *report_base(const struct report_view *v, const struct report_row *row);

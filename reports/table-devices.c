@@ -18,10 +18,10 @@ static const struct table_column columns[] = {{"Device", "device", 'l'},
                                               {"ECC", "ecc", 'l'},
                                               {"Copy GB/s", "copy_gbps", 'r'},
                                               {"Matmul TFLOP/s", "matmul_tflops", 'r'},
-                                              {"Clock in kernel, MHz", "kernel_mhz", 'r'},
-                                              {"Power, W", "power_w", 'r'},
-                                              {"Temperature, °C", "temperature_c", 'r'},
-                                              {"Throttle reasons", "throttle", 'l'}};
+                                              {"MHz in kernel", "kernel_mhz", 'r'},
+                                              {"W", "power_w", 'r'},
+                                              {"°C", "temperature_c", 'r'},
+                                              {"Throttle reasons", "throttle", 'w'}};
 
 static const json_t *device_of(const struct report_row *row)
 {
@@ -70,8 +70,10 @@ static void add_throttle(struct table *t, int column, const struct report_view *
 
 struct table *table_devices(const struct report *r)
 {
-  struct table *t = table_new("devices", "Devices", "What the results were measured on.", columns,
-                              sizeof columns / sizeof *columns);
+  struct table *t =
+      table_new("devices", "Devices",
+                "What the results were measured on; clock, power and temperature over all rows.",
+                columns, sizeof columns / sizeof *columns);
   for (int i = 0; t && i < r->nviews; i++) {
     const struct report_view *v = &r->views[i];
     const json_t *device = device_of(v->rows[0]);

@@ -15,7 +15,7 @@
 static const struct table_column columns[] = {
     {"Device", "device", 'l'},     {"Implementation", "impl", 'l'}, {"Of", "of", 'l'},
     {"Exponent", "exponent", 'r'}, {"From", "from", 'r'},           {"To", "to", 'r'},
-    {"Points", "points", 'r'},     {"Problem", "problem", 'l'}};
+    {"Points", "points", 'r'},     {"M", "sram_bytes", 'r'},        {"Problem", "problem", 'w'}};
 
 struct points {
   double x[FIT_POINTS], y[FIT_POINTS];
@@ -48,12 +48,15 @@ static void add_fit(const struct report *r, struct table *t, const struct report
   table_text(t, 0, title);
   table_text(t, 1, row->impl);
   table_text(t, 2, of);
-  table_number(t, 3, exponent, format_number(exponent, 3).s);
+  snprintf(count, sizeof count, "%.2f", fabs(exponent) < 0.005 ? 0 : exponent);
+  table_number(t, 3, exponent, count);
   table_number(t, 4, from, format(from).s);
   table_number(t, 5, to, format(to).s);
   snprintf(count, sizeof count, "%d", ps->n);
   table_number(t, 6, ps->n, count);
-  table_text(t, 7, row->problem);
+  if (strcmp(of, "M") && !strncmp(row->impl, "cpu/", 4))
+    table_number(t, 7, row->sram_bytes, format_binary(row->sram_bytes).s);
+  table_text(t, 8, row->problem);
 }
 
 static bool counted(const struct report_row *row)

@@ -59,7 +59,7 @@ static const struct table_column columns[COLUMNS] = {
     [GBPS] = {NULL, "gbps", 'r'},
     [OF_COPY] = {NULL, "of_copy", 'r'},
     [MOVED] = {"HBM bytes", "moved_bytes", 'r'},
-    [COMPULSORY] = {"Compulsory", "compulsory_bytes", 'r'},
+    [COMPULSORY] = {NULL, "compulsory_bytes", 'r'},
     [TIMES] = {"× compulsory", NULL, 'r'},
     [WORKSPACE] = {"Workspace", "workspace_bytes", 'r'},
     [PEAK] = {NULL, "peak_bytes", 'r'},
@@ -108,7 +108,7 @@ static void add_row(const struct report *r, struct table *t, const struct report
   table_number(t, GBPS, row->gbps, "");
   table_number(t, OF_COPY, row->of_copy, "");
   table_number(t, MOVED, row->moved_bytes, format_bytes(row->moved_bytes).s);
-  table_number(t, COMPULSORY, row->compulsory_bytes, format_bytes(row->compulsory_bytes).s);
+  table_number(t, COMPULSORY, row->compulsory_bytes, "");
   table_number(t, TIMES, times, format_number(times, 3).s);
   table_number(t, WORKSPACE, row->workspace_bytes, format_binary(row->workspace_bytes).s);
   table_number(t, PEAK, row->peak_bytes, "");

@@ -86,9 +86,9 @@ struct table *table_reasons(const struct report *r)
 {
   static const struct table_column columns[] = {{"Status", "status", 'l'},
                                                 {"Implementation", "impl", 'l'},
-                                                {"Reason", "reason", 'l'},
+                                                {"Reason", "reason", 'w'},
                                                 {"Cases", "cases", 'r'},
-                                                {"First of them", "problem", 'l'}};
+                                                {"First of them", "problem", 'w'}};
   struct table *t =
       table_new("reasons", "Not passed, and why", "Every reason for a case that is not a pass.",
                 columns, sizeof columns / sizeof *columns);

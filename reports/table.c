@@ -118,7 +118,7 @@ static void html_row(const struct table *t, const struct table_row *row, FILE *o
       continue;
     const char *text = cell_text(row, k);
     bool status = !strcmp(t->columns[k].head, "Status");
-    fprintf(out, t->columns[k].align == 'r' ? "<td class=\"r\">" : "<td>");
+    fprintf(out, "<td class=\"%c\">", t->columns[k].align);
     if (status)
       fprintf(out, "<span class=\"status %s\">", text);
     write_escaped(out, ESCAPE_HTML, text);
@@ -218,7 +218,7 @@ void table_latex(const struct table *t, FILE *out)
   fputs("% \\usepackage{booktabs,longtable}\n\\begin{longtable}{", out);
   for (int k = 0; k < t->ncolumns; k++)
     if (t->columns[k].head)
-      fputc(t->columns[k].align, out);
+      fputc(t->columns[k].align == 'r' ? 'r' : 'l', out);
   fputs("}\n\\caption{", out);
   write_escaped(out, ESCAPE_LATEX, t->caption);
   fputs("}\\\\\n", out);
@@ -240,38 +240,34 @@ static void csv_field(FILE *out, bool first, const char *text)
   fputs(quote ? "\"" : "", out);
 }
 
+/* One line: names of columns, or the cells of a row below its section. */
+static void csv_line(const struct table *t, const struct table_row *row, const char *section,
+                     FILE *out)
+{
+  bool first = true;
+  if (t->section_csv) {
+    csv_field(out, first, row ? section : t->section_csv);
+    first = false;
+  }
+  for (int k = 0; k < t->ncolumns; k++) {
+    if (!t->columns[k].csv)
+      continue;
+    const char *raw = row ? row->cells[k].raw : t->columns[k].csv;
+    csv_field(out, first, raw ? raw : "");
+    first = false;
+  }
+  fputc('\n', out);
+}
+
 void table_csv(const struct table *t, FILE *out)
 {
   const char *section = "";
-  bool first = true;
-  if (t->section_csv) {
-    csv_field(out, true, t->section_csv);
-    first = false;
-  }
-  for (int k = 0; k < t->ncolumns; k++)
-    if (t->columns[k].csv) {
-      csv_field(out, first, t->columns[k].csv);
-      first = false;
-    }
-  fputc('\n', out);
-  for (int i = 0; i < t->nrows; i++) {
-    const struct table_row *row = &t->rows[i];
-    if (row->section) {
-      section = row->section;
-      continue;
-    }
-    first = true;
-    if (t->section_csv) {
-      csv_field(out, true, section);
-      first = false;
-    }
-    for (int k = 0; k < t->ncolumns; k++)
-      if (t->columns[k].csv) {
-        csv_field(out, first, row->cells[k].raw ? row->cells[k].raw : "");
-        first = false;
-      }
-    fputc('\n', out);
-  }
+  csv_line(t, NULL, section, out);
+  for (int i = 0; i < t->nrows; i++)
+    if (t->rows[i].section)
+      section = t->rows[i].section;
+    else
+      csv_line(t, &t->rows[i], section, out);
 }
 
 int table_save(const struct table *t, const char *folder, char *err, size_t errlen)

@@ -14,7 +14,7 @@
 struct table_column {
   const char *head; /* for people; NULL: in CSV only */
   const char *csv;  /* name in CSV; NULL: not in CSV */
-  char align;       /* 'l' or 'r' */
+  char align;       /* 'l', 'r', or 'w': left, long texts that may wrap */
 };
 
 struct table_cell {

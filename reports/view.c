@@ -21,15 +21,19 @@ const char *report_algorithm(const char *impl)
 }
 
 /* Refusals for lack of memory say how much was wanted. */
+bool report_too_large(const struct report_row *row)
+{
+  return row->status == STATUS_OOM ||
+         (row->status == STATUS_UNSUPPORTED && strstr(row->reason, "GiB"));
+}
+
 const char *report_refusal(const struct report_row *row)
 {
   static const char *const words[REPORT_STATUSES] = {
       [STATUS_FAIL] = "wrong result",      [STATUS_INVALID] = "invalid", [STATUS_SKIP] = "skipped",
       [STATUS_OOM] = "does not fit",       [STATUS_TIMEOUT] = "timeout", [STATUS_CRASH] = "crash",
       [STATUS_UNSUPPORTED] = "unsupported"};
-  if (row->status == STATUS_UNSUPPORTED && strstr(row->reason, "GiB"))
-    return words[STATUS_OOM];
-  return words[row->status];
+  return words[report_too_large(row) ? STATUS_OOM : row->status];
 }
 
 /* ---- views ---------------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ unit_tests = \
   tests/unit/problem \
   tests/unit/problem-count \
   tests/unit/problem-sweep \
+  tests/unit/report \
+  tests/unit/schema \
   tests/unit/sha256 \
   tests/unit/stats \
   tests/unit/store \
@@ -52,9 +54,14 @@ cli_tests = \
   tests/cli/impl-hash.sh \
   tests/cli/man.sh \
   tests/cli/ptxas.sh \
-  tests/cli/quickstart.sh
+  tests/cli/quickstart.sh \
+  tests/cli/report.sh
 TESTS += $(cli_tests)
 EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
+
+# Records that nobody measured, for reports and the schema.
+check_PROGRAMS += tests/records/synthetic
+EXTRA_DIST += tests/records/synthetic.h tests/schema.h tests/unit/report-fixture.h
 
 # The example plugin, right and wrong; only attn.h is needed to build one.
 plugins = tests/plugin/plain.so tests/plugin/wrong.so

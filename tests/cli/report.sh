@@ -1,0 +1,39 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# attnbench report: exit codes, one-line errors, and what it says about lines that it left out.
+. "$srcdir/tests/tap.sh"
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+"$builddir/tests/records/synthetic" > "$tmp/results.jsonl"
+is $? 0 "the synthetic records are written"
+
+said=$("$ATTNBENCH" report "$tmp/results.jsonl" --out "$tmp/report" 2>&1)
+is $? 0 "report exits 0"
+case $said in *"$tmp/report/index.html"*) ok 0 "it says where the page is" ;; *) ok 1 "it says where the page is" ;; esac
+test -s "$tmp/report/index.html"
+ok $? "the page is there"
+test -s "$tmp/report/tables/results.csv"
+ok $? "so are the tables"
+
+printf '{"schema":1,"prob' >> "$tmp/results.jsonl"
+said=$("$ATTNBENCH" report "$tmp/results.jsonl" --out "$tmp/report" 2>&1)
+is $? 0 "a torn last line is no failure"
+case $said in *"skipped 1 torn"*) ok 0 "but it is said" ;; *) ok 1 "but it is said" ;; esac
+
+# bad PATTERN ARGS...
+bad() {
+  pattern=$1
+  shift
+  said=$("$ATTNBENCH" report "$@" 2>&1)
+  is $? 2 "exit 2: $pattern"
+  is "$(printf '%s\n' "$said" | wc -l)" 1 "one line: $pattern"
+  case $said in *"$pattern"*) ok 0 "says: $pattern" ;; *) printf '# %s\n' "$said"; ok 1 "says: $pattern" ;; esac
+}
+: > "$tmp/empty.jsonl"
+bad "no record to report" "$tmp/empty.jsonl" --out "$tmp/report"
+bad "cannot read" "$tmp/nowhere.jsonl" --out "$tmp/report"
+bad "is not a folder" "$tmp/results.jsonl" --out "$tmp/empty.jsonl"
+
+done_testing
