@@ -18,6 +18,10 @@ LDADD = $(TEST_LDADD)
 unit_tests = \
   tests/unit/arena \
   tests/unit/cpu-attention \
+  tests/unit/cpu-bits \
+  tests/unit/cpu-block \
+  tests/unit/cpu-machine \
+  tests/unit/cpu-traffic \
   tests/unit/data \
   tests/unit/cupti-host \
   tests/unit/device-host \
@@ -28,6 +32,8 @@ unit_tests = \
   tests/unit/schema \
   tests/unit/sha256 \
   tests/unit/stats \
+  tests/unit/stats-change \
+  tests/unit/stats-effect \
   tests/unit/store \
   tests/unit/worker
 if HAVE_CUDNN
@@ -57,6 +63,7 @@ cli_tests = \
   tests/cli/quickstart.sh \
   tests/cli/report.sh
 TESTS += $(cli_tests)
+EXTRA_DIST += tests/unit/simulate.h
 EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
 
 # Records that nobody measured, for reports and the schema.

@@ -243,6 +243,8 @@ static inline struct ran run_on(struct attn_machine *m, const struct attn_impl *
   for (int i = 0; i < BUFFERS; i++)
     if (f->p.op == ATTN_BWD ? i >= B_DQ : i == B_O)
       poison(f, i);
+  for (int64_t i = 0; i < f->lse_count && f->p.op != ATTN_BWD; i++)
+    f->args.lse[i] = attn_float(POISON);
   void *plan = NULL;
   attn_machine_reset(m);
   r.status = impl->prepare(&f->p, &dev, &plan);
