@@ -22,6 +22,9 @@ libattnbench_a_SOURCES += \
   harness/run-merge.c \
   harness/show.c \
   harness/stats.c harness/stats.h \
+  harness/stats-change.c \
+  harness/stats-effect.c \
+  harness/stats-test.c \
   harness/store.c harness/store.h \
   harness/tensors.c harness/tensors.h \
   harness/worker.c harness/worker.h

@@ -26,11 +26,44 @@ static double sorted_quantile(const double *s, size_t n, double q)
   return k + 1 < n ? s[k] + (at - (double)k) * (s[k + 1] - s[k]) : s[n - 1];
 }
 
-/* Sorts scratch in place and returns its median. */
-static double median_of(double *scratch, size_t n)
+/* Reorders x so that x[k] is what sorting would put there, with nothing greater before it. */
+static double select_kth(double *x, size_t n, size_t k)
 {
-  qsort(scratch, n, sizeof *scratch, ascending);
-  return sorted_quantile(scratch, n, 0.5);
+  size_t lo = 0, hi = n - 1;
+  while (lo < hi) {
+    double pivot = x[lo + (hi - lo) / 2];
+    size_t i = lo, j = hi;
+    for (;;) {
+      while (x[i] < pivot)
+        i++;
+      while (x[j] > pivot)
+        j--;
+      if (i >= j)
+        break;
+      double t = x[i];
+      x[i++] = x[j];
+      x[j--] = t;
+    }
+    size_t cut = x[j] > pivot ? j - 1 : j;
+    if (k <= cut)
+      hi = cut;
+    else
+      lo = cut + 1;
+  }
+  return x[k];
+}
+
+double stats_median_of(double *scratch, size_t n)
+{
+  if (!n)
+    return NAN;
+  double upper = select_kth(scratch, n, n / 2), lower = upper;
+  if (n % 2 == 0) {
+    lower = scratch[0];
+    for (size_t i = 1; i < n / 2; i++)
+      lower = scratch[i] > lower ? scratch[i] : lower;
+  }
+  return lower + (upper - lower) / 2;
 }
 
 double stats_quantile(const double *x, size_t n, double q)
@@ -71,7 +104,7 @@ double stats_process_median(const double *x, const size_t *start, size_t process
     return NAN;
   for (size_t p = 0; p < processes; p++)
     m[p] = stats_median(x + start[p], start[p + 1] - start[p]);
-  double r = median_of(m, processes);
+  double r = stats_median_of(m, processes);
   free(m);
   return r;
 }
@@ -85,9 +118,9 @@ static double resample(const double *x, const size_t *start, size_t processes, d
     size_t n = start[from + 1] - start[from];
     for (size_t i = 0; i < n; i++)
       inner[i] = x[start[from] + rng_below(seed, (*draw)++, (uint32_t)n)];
-    outer[p] = median_of(inner, n);
+    outer[p] = stats_median_of(inner, n);
   }
-  return median_of(outer, processes);
+  return stats_median_of(outer, processes);
 }
 
 struct stats_interval stats_process_interval(const double *x, const size_t *start, size_t processes,

@@ -39,8 +39,9 @@ static int crashing(void *ctx)
 static int hanging(void *ctx)
 {
   ((struct shared *)ctx)->value = 4;
-  for (;;)
-    pause();
+  while (pause())
+    ;
+  return 0;
 }
 
 /* Works longer than the timeout, but says so. */
