@@ -210,32 +210,61 @@ void canvas_legend(struct canvas *c, const struct report *r, const bool *used,
 
 /* ---- tics ----------------------------------------------------------------------------------- */
 
-static const struct {
-  double base, steps[3]; /* value = step * base^k */
+/* Ways to divide an axis, from coarse to fine: values are step * base^k. */
+struct division {
+  double base, steps[14];
   int nsteps;
+};
+
+static const struct division octaves[] = {{2, {1}, 1}};
+static const struct division decades[] = {
+    {10, {1}, 1}, {10, {1, 3}, 2}, {10, {1, 2, 5}, 3}, {10, {1, 1.5, 2, 3, 4, 5, 7}, 7}};
+static const struct division powers_of_two[] = {{16, {1}, 1}, {4, {1}, 1}, {2, {1}, 1}};
+static const struct division ratios[] = {
+    {10, {1}, 1},
+    {10, {1, 2, 5}, 3},
+    {10, {1, 1.5, 2, 3, 5, 7}, 6},
+    {10, {1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}, 14}};
+
+#define DIVISIONS(list) list, sizeof list / sizeof *list
+static const struct {
+  const struct division *list;
+  size_t n;
   struct text (*format)(double x);
 } tic_kinds[] = {
-    [TICS_TOKENS] = {2, {1}, 1, format_tokens},
-    [TICS_BYTES] = {10, {1}, 1, format_round_bytes},
-    [TICS_BINARY] = {16, {1}, 1, format_binary},
-    [TICS_DECADES] = {10, {1}, 1, format_exact},
-    [TICS_RATIO] = {10, {1, 2, 5}, 3, format_exact},
+    [TICS_TOKENS] = {DIVISIONS(octaves), format_tokens},
+    [TICS_BYTES] = {DIVISIONS(decades), format_round_bytes},
+    [TICS_BINARY] = {DIVISIONS(powers_of_two), format_binary},
+    [TICS_RATIO] = {DIVISIONS(ratios), format_round},
 };
+
+/* Writes the tics from lo to hi, every so many powers; only counts them if out is NULL. */
+static int write_tics(FILE *out, const struct division *d, int every, double lo, double hi,
+                      struct text (*format)(double x))
+{
+  int n = 0, k = (int)floor(log(lo) / log(d->base));
+  for (k -= ((k % every) + every) % every; pow(d->base, k) <= hi * 1.0001; k += every)
+    for (int i = 0; i < d->nsteps; i++) {
+      double x = d->steps[i] * pow(d->base, k);
+      if (x < lo * 0.9999 || x > hi * 1.0001)
+        continue;
+      if (out)
+        fprintf(out, "%s'%s' %.9g", n ? ", " : "", format(x).s, x);
+      n++;
+    }
+  return n;
+}
 
 void canvas_tics(struct canvas *c, char axis, enum tics kind, double lo, double hi)
 {
-  double base = tic_kinds[kind].base;
-  int every = log(hi / lo) / log(base) > 10 ? 2 : 1, k = (int)floor(log(lo) / log(base));
-  const char *comma = "";
+  const struct division *d = tic_kinds[kind].list, *last = d + tic_kinds[kind].n - 1;
+  int every = 1;
+  while (d < last && write_tics(NULL, d, 1, lo, hi, NULL) < 4)
+    d++;
+  while (write_tics(NULL, d, every, lo, hi, NULL) > 11)
+    every++;
   fprintf(c->gp, "set %ctics (", axis);
-  for (k -= k % every; pow(base, k) <= hi * 1.0001; k += every)
-    for (int i = 0; i < tic_kinds[kind].nsteps; i++) {
-      double x = tic_kinds[kind].steps[i] * pow(base, k);
-      if (x < lo * 0.9999 || x > hi * 1.0001)
-        continue;
-      fprintf(c->gp, "%s'%s' %.17g", comma, tic_kinds[kind].format(x).s, x);
-      comma = ", ";
-    }
+  write_tics(c->gp, d, every, lo, hi, tic_kinds[kind].format);
   fputs(")\n", c->gp);
 }
 

@@ -66,8 +66,8 @@ const char *gnuplot_find(char *buf, size_t len);
 int gnuplot_run(const char *gnuplot, const char *folder, const char *script, char *said,
                 size_t len);
 
-/* Tics of an axis from lo to hi: gnuplot's ("label" value, ...). */
-enum tics { TICS_TOKENS, TICS_BYTES, TICS_BINARY, TICS_DECADES, TICS_RATIO };
+/* Labelled tics of a logarithmic axis from lo to hi, as fine as it takes to have four. */
+enum tics { TICS_TOKENS, TICS_BYTES, TICS_BINARY, TICS_RATIO };
 void canvas_tics(struct canvas *c, char axis, enum tics kind, double lo, double hi);
 
 #endif

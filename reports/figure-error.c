@@ -132,10 +132,21 @@ static void write_frame(struct canvas *c, int n, double lo, double hi)
           "set arrow from first 1, graph 0 to first 1, graph 1 nohead back lw 1.4 lc rgb "
           "'" CANVAS_GREY "' dt (8,4)\n",
           lo, hi, n - 1);
-  canvas_tics(c, 'x', TICS_DECADES, lo, hi);
+  canvas_tics(c, 'x', TICS_RATIO, lo, hi);
   canvas_label(c, "bound", "first 1, graph 1",
                "center offset 0,0.6 textcolor rgb '" CANVAS_GREY "'");
   canvas_label(c, "worst", "graph 1, graph 1", "left offset 1,0.6 textcolor rgb '" CANVAS_GREY "'");
+}
+
+/* Pixels of the longest name left of the strips. */
+static double names_width(const struct report *r, const struct strip *strips, int n)
+{
+  size_t longest = 0;
+  for (int i = 0; i < n; i++) {
+    size_t len = strlen(r->algorithms[strips[i].style]) + strlen(output_names[strips[i].output]);
+    longest = len > longest ? len : longest;
+  }
+  return 40 + 7 * (double)longest;
 }
 
 int draw_error(struct report *r, const struct report_view *v, const struct figure *f, char *err,
@@ -150,7 +161,8 @@ int draw_error(struct report *r, const struct report_view *v, const struct figur
     status = figure_open(&c, r, v, f, "", "one mark a problem", 860, HEAD + STRIP * n + FOOT, err,
                          errlen);
   if (n && !status) {
-    canvas_area(&c, 190, HEAD, 720, HEAD + STRIP * n);
+    double left = fmax(names_width(r, strips, n), 120);
+    canvas_area(&c, left, HEAD, 720, HEAD + STRIP * n);
     write_frame(&c, n, lo, hi);
     for (int i = 0; i < n; i++) {
       write_strip_words(&c, r, &strips[i], i);

@@ -14,6 +14,7 @@
 
 struct roofline {
   double xlo, xhi, ylo, yhi;
+  double scale; /* of the rates: small ones are GFLOP/s */
   int points;
 };
 
@@ -29,7 +30,7 @@ static bool on_it(const struct report_row *row)
 
 static struct roofline extent(const struct report_view *v)
 {
-  struct roofline e = {INFINITY, 0, INFINITY, 0, 0};
+  struct roofline e = {INFINITY, 0, INFINITY, 0, 1, 0};
   for (int i = 0; i < v->nrows; i++) {
     const struct report_row *row = v->rows[i];
     if (!on_it(row))
@@ -45,10 +46,13 @@ static struct roofline extent(const struct report_view *v)
     if (v->copy_gbps > 0)
       e.xhi = fmax(e.xhi, 2000 * v->matmul_tflops / v->copy_gbps);
   }
-  e.xlo = pow(10, floor(log10(e.xlo / 1.3)));
-  e.xhi = pow(10, ceil(log10(e.xhi * 1.3)));
-  e.ylo = pow(10, floor(log10(e.ylo / 1.3)));
-  e.yhi *= 2;
+  if (v->copy_gbps > 0) /* some of the slope, for the eye */
+    e.xlo = fmin(e.xlo, v->matmul_tflops / v->copy_gbps * 200);
+  e.scale = e.yhi < 1 ? 1000 : 1;
+  e.xlo /= 1.5;
+  e.xhi *= 1.5;
+  e.ylo *= e.scale / 1.5;
+  e.yhi *= e.scale * 1.5;
   return e;
 }
 
@@ -62,7 +66,7 @@ static void write_line(struct canvas *c, double x0, double y0, double x1, double
 
 static void write_ceilings(struct canvas *c, const struct report_view *v, const struct roofline *e)
 {
-  double slope = v->copy_gbps / 1000, flat = v->matmul_tflops;
+  double slope = e->scale * v->copy_gbps / 1000, flat = e->scale * v->matmul_tflops;
   double ridge = flat / slope, start = fmax(e->xlo, e->ylo / slope);
   if (isfinite(slope))
     write_line(c, start, start * slope, isfinite(ridge) ? ridge : e->yhi / slope,
@@ -103,7 +107,8 @@ static bool write_block(struct canvas *c, const struct report *r, const struct r
   return any;
 }
 
-static void write_points(struct canvas *c, const struct report *r, const struct report_view *v)
+static void write_points(struct canvas *c, const struct report *r, const struct report_view *v,
+                         double scale)
 {
   fputs("plot 1/0 notitle", c->gp);
   for (int s = 0; s < r->nalgorithms; s++)
@@ -113,13 +118,22 @@ static void write_points(struct canvas *c, const struct report *r, const struct 
       if (!write_block(c, r, v, s, backward))
         continue;
       snprintf(name, sizeof name, "%s%s", r->algorithms[s], backward ? ", backward" : "");
-      fprintf(c->gp,
-              ", \\\n '%s.dat' index %d using 1:2 with points lw 1.4 lc rgb '%s' pt %d ps 0.9 "
-              "title ",
-              c->stem, c->blocks - 1, style->color, backward ? style->open : style->point);
+      fprintf(
+          c->gp,
+          ", \\\n '%s.dat' index %d using 1:($2*%g) with points lw 1.4 lc rgb '%s' pt %d ps 0.9 "
+          "title ",
+          c->stem, c->blocks - 1, scale, style->color, backward ? style->open : style->point);
       canvas_quote(c->gp, name);
     }
   fputc('\n', c->gp);
+}
+
+static int key_width(const struct report *r)
+{
+  size_t longest = 0;
+  for (int s = 0; s < r->nalgorithms; s++)
+    longest = strlen(r->algorithms[s]) > longest ? strlen(r->algorithms[s]) : longest;
+  return 150 + 7 * (int)longest;
 }
 
 int draw_roofline(struct report *r, const struct report_view *v, const struct figure *f, char *err,
@@ -131,18 +145,21 @@ int draw_roofline(struct report *r, const struct report_view *v, const struct fi
   if (!e.points)
     return 0;
   describe(v, subtitle, sizeof subtitle);
-  if (figure_open(&c, r, v, f, "", subtitle, 860, 500, err, errlen))
+  int width = 640 + key_width(r);
+  if (figure_open(&c, r, v, f, "", subtitle, width, 500, err, errlen))
     return -1;
   canvas_area(&c, 92, 66, 640, 440);
   fprintf(c.gp, "set logscale xy\nset xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", e.xlo, e.xhi,
           e.ylo, e.yhi);
-  canvas_tics(&c, 'x', TICS_DECADES, e.xlo, e.xhi);
-  canvas_tics(&c, 'y', e.yhi / e.ylo < 300 ? TICS_RATIO : TICS_DECADES, e.ylo, e.yhi);
-  canvas_ylabel(&c, "TFLOP/s", 92, 66, 440);
+  canvas_tics(&c, 'x', TICS_RATIO, e.xlo, e.xhi);
+  canvas_tics(&c, 'y', TICS_RATIO, e.ylo, e.yhi);
+  canvas_ylabel(&c, e.scale > 1 ? "GFLOP/s" : "TFLOP/s", 92, 66, 440);
   fputs("set xlabel 'FLOP per counted HBM byte' offset 0,0.5\n"
-        "set key at screen 0.77, graph 1 left top Left reverse samplen 1 spacing 1.2\n",
+        "",
         c.gp);
+  fprintf(c.gp, "set key at screen %.4f, graph 1 left top Left reverse samplen 1 spacing 1.2\n",
+          660.0 / width);
   write_ceilings(&c, v, &e);
-  write_points(&c, r, v);
+  write_points(&c, r, v, e.scale);
   return figure_close(&c, r, v, f, "", NULL, err, errlen);
 }

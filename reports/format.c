@@ -42,6 +42,13 @@ struct text format_exact(double x)
   return t;
 }
 
+struct text format_round(double x)
+{
+  struct text t;
+  snprintf(t.s, sizeof t.s, "%.6g", x);
+  return t;
+}
+
 /* x in the largest unit that leaves at least 1 of it. */
 static struct text in_units(double x, int digits, double step, const char *const *units, int n)
 {
@@ -81,7 +88,7 @@ struct text format_round_bytes(double b)
   int i = 0;
   for (; i < 5 && b >= 999; i++)
     b /= 1000;
-  snprintf(t.s, sizeof t.s, "%g %s", b, byte_units[i]);
+  snprintf(t.s, sizeof t.s, "%.3g %s", b, byte_units[i]);
   return t;
 }
 

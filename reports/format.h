@@ -15,6 +15,7 @@ struct text {
 
 struct text format_number(double x, int digits); /* significant digits, no exponent below 1e6 */
 struct text format_exact(double x);              /* the shortest decimal that reads back as x */
+struct text format_round(double x);              /* 0.3: for round numbers */
 struct text format_seconds(double s);            /* 1.234 ms */
 struct text format_bytes(double b);              /* 268 MB: powers of ten */
 struct text format_round_bytes(double b);        /* 100 MB: for round numbers */

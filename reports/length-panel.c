@@ -10,38 +10,61 @@
 #include "reports/format.h"
 #include "reports/length-panel.h"
 
-#define KEY_WIDTH 0.62 /* part of the width that a key inside may take */
+#define KEY_SAMPLE 72 /* pixels of a key inside, beside its text */
+#define KEY_CHARACTER 6.6
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-static void include(struct length_ranges *g, double x, double y)
+static void include(struct length_ranges *g, double y)
 {
-  double part = log(x / g->xlo) / log(g->xhi / g->xlo);
-  if (!isfinite(y))
-    return;
-  g->ylo = fmin(g->ylo, y);
-  g->yhi = fmax(g->yhi, y);
-  if (part <= KEY_WIDTH)
-    g->left_hi = fmax(g->left_hi, y);
+  if (isfinite(y)) {
+    g->ylo = fmin(g->ylo, y);
+    g->yhi = fmax(g->yhi, y);
+  }
 }
 
 static void include_row(const struct length_figure *lf, struct length_ranges *g,
                         const struct report_panel *panel, const struct report_row *row)
 {
   const struct length_plot *plot = lf->plot;
-  double v[3], x = (double)row->p.sk;
+  double v[3];
   struct reference_line line;
   length_value(lf, row, v);
   for (int i = 0; i < 3; i++)
-    include(g, x, v[i]);
+    include(g, v[i]);
   if (plot->thin)
-    include(g, x, plot->thin(row));
+    include(g, plot->thin(row));
   if (plot->baseline)
-    include(g, x, plot->baseline(row));
+    include(g, plot->baseline(row));
   if (length_refused(lf, row) && length_tally(lf, panel, row->style).values)
-    include(g, x, length_refused_at(lf, row));
+    include(g, length_refused_at(lf, row));
   if (plot->reference && plot->reference(lf->view, row, &line))
-    include(g, x, line.y * lf->scale);
+    include(g, line.y * lf->scale);
+}
+
+/* Highest point left of x of all curves, which rise; between two lengths on the line that joins
+ * them. */
+static double highest_left_of(const struct length_figure *lf, const struct report_panel *panel,
+                              double x)
+{
+  double highest = 0, v[3];
+  for (int s = 0; s < lf->report->nalgorithms; s++) {
+    double x0 = NAN, y0 = NAN;
+    for (int i = 0; i < panel->nrows; i++) {
+      const struct report_row *row = panel->rows[i];
+      double x1 = (double)row->p.sk;
+      length_value(lf, row, v);
+      if (row->style != s || !isfinite(v[0]))
+        continue;
+      if (x1 <= x)
+        highest = fmax(highest, v[0]);
+      else if (x0 < x)
+        highest = fmax(highest, y0 * pow(v[0] / y0, log(x / x0) / log(x1 / x0)));
+      x0 = x1;
+      y0 = v[0];
+    }
+  }
+  return highest;
 }
 
 /* Makes room for lanes and for the key, in pixels of the axis' height. */
@@ -60,7 +83,7 @@ static void make_room(const struct length_figure *lf, struct length_ranges *g, d
   double lo = log(g->ylo), hi = log(g->yhi * 1.0001);
   double unit = fmax(hi - lo, log(2)) / (height - above - below);
   if (plot->key_inside) {
-    double key = (g->curves + 1) * LENGTH_LANE + 10;
+    double key = (g->curves + 1) * LENGTH_LANE + 20;
     unit = fmax(unit, (log(g->left_hi) - lo) / (height - key - below));
   }
   g->bottom = exp(lo - below * unit);
@@ -68,18 +91,26 @@ static void make_room(const struct length_figure *lf, struct length_ranges *g, d
 }
 
 static struct length_ranges ranges_of(const struct length_figure *lf,
-                                      const struct report_panel *panel, double height)
+                                      const struct report_panel *panel,
+                                      const struct length_area *area)
 {
-  struct length_ranges g = {.ylo = INFINITY, .yhi = 0, .left_hi = 0};
+  struct length_ranges g = {.ylo = INFINITY};
+  size_t longest = 0;
   g.xlo = (double)panel->rows[0]->p.sk;
   g.xhi = (double)panel->rows[panel->nrows - 1]->p.sk;
   for (int i = 0; i < panel->nrows; i++)
     include_row(lf, &g, panel, panel->rows[i]);
   for (int s = 0; s < lf->report->nalgorithms; s++) {
-    g.curves += length_tally(lf, panel, s).values > 0;
+    bool drawn = length_tally(lf, panel, s).values > 0;
+    g.curves += drawn;
     g.lanes += length_lane(lf, panel, s);
+    if (drawn && strlen(lf->report->algorithms[s]) > longest)
+      longest = strlen(lf->report->algorithms[s]);
   }
-  make_room(lf, &g, height);
+  double key = KEY_SAMPLE + KEY_CHARACTER * (double)(longest + strlen("  ~ N^0.00"));
+  double part = fmin(key / (area->right - area->left), 1);
+  g.left_hi = highest_left_of(lf, panel, g.xlo / 1.15 * pow(1.15 * 1.15 * g.xhi / g.xlo, part));
+  make_room(lf, &g, area->bottom - area->top);
   return g;
 }
 
@@ -107,7 +138,8 @@ static void write_axes(const struct length_figure *lf, struct canvas *c,
             c->gp);
   } else {
     fputs("set logscale y\n", c->gp);
-    canvas_tics(c, 'y', kinds[plot->axis], g->ylo / 1.5, g->yhi * 1.5);
+    canvas_tics(c, 'y', kinds[plot->axis], fmax(g->bottom, g->ylo / 1.3),
+                fmin(g->top, g->yhi * 1.3));
   }
   if (area->last_row)
     fputs("set xlabel 'sequence length (tokens)' offset 0,0.5\n", c->gp);
@@ -221,8 +253,7 @@ static void write_curve(const struct length_figure *lf, struct canvas *c,
 void length_panel(const struct length_figure *lf, struct canvas *c,
                   const struct report_panel *panel, const struct length_area *area)
 {
-  double height = area->bottom - area->top;
-  struct length_ranges g = ranges_of(lf, panel, height);
+  struct length_ranges g = ranges_of(lf, panel, area);
   canvas_area(c, area->left, area->top, area->right, area->bottom);
   write_axes(lf, c, &g, area);
   length_words(lf, c, panel, &g, area);
