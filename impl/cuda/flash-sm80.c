@@ -93,13 +93,17 @@ static void plan_mask(const struct attn_problem *p, struct flash_sm80_args *a)
   }
 }
 
-/* Heads of one section: as many as keep K and V within half of L2, at least one group. */
+/* Heads of one section: as many as keep K and V within half of L2, at least one group. Under a mask
+ * the order of the tiles' lengths is worth more than that, so that then only so many streams of K
+ * and V are kept apart that each is read by four blocks at once. */
 static int64_t section_heads(const struct attn_problem *p, const struct attn_device *dev,
-                             int64_t sk)
+                             const struct flash_sm80_kernel *k, int64_t sk)
 {
-  int64_t group = p->hq / p->hkv;
+  int64_t group = p->hq / p->hkv, streams = (int64_t)dev->multiprocessors * k->blocks / 4;
   double bytes = (double)sk * (p->d + p->dv) * attn_dtype_size(p->dtype);
   int64_t n = bytes > 0 ? (int64_t)(dev->l2_bytes / 2 / bytes) : 1;
+  if (p->mask != ATTN_MASK_NONE && n < streams / group)
+    n = streams / group;
   return (n > 1 ? n : 1) * group;
 }
 
@@ -168,7 +172,7 @@ int64_t attn_flash_sm80_plan(const struct attn_problem *p, const struct attn_dev
   int n = sorted_runs(p, runs), used = 0;
   for (int i = 0; i < n; i++) {
     int64_t q_tiles = (runs[i].run.sq + k->bm - 1) / k->bm, heads = runs[i].run.count * p->hq;
-    int64_t section = section_heads(p, dev, runs[i].run.sk);
+    int64_t section = section_heads(p, dev, k, runs[i].run.sk);
     if (q_tiles == 0)
       continue;
     tiles += q_tiles * heads;
