@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-bwd-sm90.h - the Hopper backward: what the descriptor cuda/flash-sm90 calls for op=bwd, and
+ * what the host half (flash-bwd-sm90.c) and the kernels (flash-bwd-sm90-*.cu) share.
+ */
+#ifndef IMPL_CUDA_FLASH_BWD_SM90_H
+#define IMPL_CUDA_FLASH_BWD_SM90_H
+
+#include <cuda_runtime_api.h>
+
+#include "impl/attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Beyond any length, and far enough from 2^31 that a length can be added. */
+#define BWD90_UNLIMITED (1 << 29)
+/* Turn counters of a query block: one for each writer of a part of its dQ. */
+#define BWD90_TURNS 8
+
+/* Everything the kernels need besides tensor maps.  A padded row is one of the workspace: every
+ * sequence begins at a multiple of the query block. */
+struct bwd90_params {
+  struct attn_tensor o, dout, dq, dk, dv;
+  const float *lse;
+  float *lse2;    /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
+  float *dsum;    /* padded rows: dO.O */
+  float *dqacc;   /* padded rows x D: dQ / scale, a query block in the accumulators' order */
+  int32_t *turns; /* deterministic: query blocks x BWD90_TURNS; else NULL */
+  int64_t lse_sb, lse_sh;     /* elements */
+  const int32_t *cu_q, *cu_k; /* ragged: b + 1 offsets; NULL: uniform */
+  int32_t acc_sb, acc_sh;     /* padded rows from sequence to sequence, from head to head */
+  int32_t b, hq, hkv, group;  /* group: query heads on one K/V head */
+  int32_t sq, sk, d, dv_cols; /* ragged: the longest sequence's lengths */
+  int32_t qblocks, blocks;    /* of the longest sequence: query blocks, key blocks */
+  int32_t section;   /* K/V heads that are scheduled together, so that Q, dO and dQ stay in L2 */
+  int32_t backwards; /* key blocks from right to left */
+  int32_t rotate;  /* key blocks that start at different query blocks; 0: all start at the first */
+  int32_t topleft; /* query i sits at key i, not at key i + sk - sq */
+  int32_t left, right; /* keys visible before and after that */
+  float c, scale;      /* c = scale * log2(e) */
+};
+
+/* One compiled variant: three kernels, launched one after another. */
+struct bwd90_kernel {
+  const char *name;
+  const void *pre, *post; /* of one struct bwd90_params; a block a query block and head */
+  const void *main;       /* of four CUtensorMap (Q, K, V, dO) and one struct bwd90_params */
+  enum attn_dtype dtype;
+  int d;      /* the widest head it takes */
+  int km, kn; /* tile: query rows, keys */
+  int threads, smem;
+};
+
+/* Rows with main == NULL end a table; the first that fits is taken. */
+extern const struct bwd90_kernel attn_flash_bwd_sm90_d64[], attn_flash_bwd_sm90_d128[],
+    attn_flash_bwd_sm90_d256[];
+
+struct bwd90_plan {
+  const struct bwd90_kernel *kernel;
+  struct bwd90_params params;
+  int64_t total_q, total_k; /* rows of Q and K, all sequences */
+  int64_t padded;           /* padded rows, all heads */
+  bool ragged, deterministic;
+};
+
+/* The first kernel that takes the problem; NULL if none does. */
+const struct bwd90_kernel *attn_flash_bwd_sm90_choose(const struct attn_problem *p);
+
+/* As in struct attn_impl; plan is prepare, without its allocation. */
+const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
+                                            const struct attn_device *dev);
+size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct attn_device *dev);
+int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
+                             const struct bwd90_kernel *k, struct bwd90_plan *plan);
+int attn_flash_bwd_sm90_run(const struct bwd90_plan *plan, const struct attn_args *args,
+                            cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

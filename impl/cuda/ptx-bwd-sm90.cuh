@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ptx-bwd-sm90.cuh - the instructions that the Hopper backward needs beside ptx-sm90.cuh: wgmma
+ * with either operand transposed, bulk copies without a tensor map, reductions to global memory,
+ * stmatrix, named barriers.
+ */
+#ifndef IMPL_CUDA_PTX_BWD_SM90_CUH
+#define IMPL_CUDA_PTX_BWD_SM90_CUH
+
+#include "impl/cuda/ptx-sm90.cuh"
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* bytes is a multiple of 16, as are both addresses. */
+SM90_DEV void bulk_load(uint32_t dst, const void *src, uint32_t bytes, uint32_t bar)
+{
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1], %2, [%3];" ::"r"(dst),
+               "l"(src), "r"(bytes), "r"(bar)
+               : "memory");
+}
+
+/* dst[] += src[] in fp32 */
+SM90_DEV void bulk_add(float *dst, uint32_t src, uint32_t bytes)
+{
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
+      "r"(src), "r"(bytes)
+      : "memory");
+}
+
+SM90_DEV void bulk_commit()
+{
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* The sources of all groups but the last N may be overwritten. */
+template <int N>
+SM90_DEV void bulk_wait_read()
+{
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+
+/* All groups but the last N have written. */
+template <int N>
+SM90_DEV void bulk_wait()
+{
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
+}
+
+SM90_DEV void red_add_v4(float *dst, float a, float b, float c, float d)
+{
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(dst), "f"(a), "f"(b), "f"(c),
+               "f"(d)
+               : "memory");
+}
+
+/* ---- order between blocks -------------------------------------------------------------------- */
+
+SM90_DEV int ld_acquire(const int *at)
+{
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(at) : "memory");
+  return x;
+}
+
+SM90_DEV void red_release(int *at, int x)
+{
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(at), "r"(x) : "memory");
+}
+
+/* Orders this thread's ordinary and asynchronous accesses, to global memory too. */
+SM90_DEV void fence_proxy_async_all()
+{
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+SM90_DEV void bar_sync(int id, int threads)
+{
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+SM90_DEV float2 lds_v2(uint32_t at)
+{
+  float2 x;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(at));
+  return x;
+}
+
+SM90_DEV float4 lds_v4(uint32_t at)
+{
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(at));
+  return x;
+}
+
+SM90_DEV void sts_v4(uint32_t at, float a, float b, float c, float d)
+{
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+
+SM90_DEV void stmatrix_x4_trans(uint32_t at, const uint32_t *r)
+{
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
+/* ---- wgmma ----------------------------------------------------------------------------------- */
+
+/* d[64 x N] (+)= A[64 x 16] B[16 x N], both in shared memory; TA, TB: 1 for an MN-major operand. */
+template <class T, int N>
+struct wgmma_tt;
+
+#define SM90_WGMMA_TT(T, TY, N, C, o0, o1, o2, o3, o4)                                        \
+  template <>                                                                                 \
+  struct wgmma_tt<T, N> {                                                                     \
+    template <int TA, int TB>                                                                 \
+    SM90_DEV void ss(float (&d)[C], uint64_t a, uint64_t b, int scale)                        \
+    {                                                                                         \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #o2 ", 0;\n"                          \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TY "." TY " {" SM90_R##C \
+                   "}, %" #o0 ", %" #o1 ", p, 1, 1, %" #o3 ", %" #o4 ";\n}"                   \
+                   : SM90_F##C                                                                \
+                   : "l"(a), "l"(b), "r"(scale), "n"(TA), "n"(TB));                           \
+    }                                                                                         \
+  };
+
+#define SM90_WGMMA_TT_ALL(T, TY)                   \
+  SM90_WGMMA_TT(T, TY, 64, 32, 32, 33, 34, 35, 36) \
+  SM90_WGMMA_TT(T, TY, 80, 40, 40, 41, 42, 43, 44) \
+  SM90_WGMMA_TT(T, TY, 128, 64, 64, 65, 66, 67, 68)
+
+SM90_WGMMA_TT_ALL(__nv_bfloat16, "bf16")
+SM90_WGMMA_TT_ALL(__half, "f16")
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+/* x[i] of lane j of a quad changes places with x[j] of lane i. */
+SM90_DEV void quad_swap(uint32_t (&x)[4], int lane)
+{
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool up = lane & bit;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (i & bit)
+        continue;
+      const uint32_t get = __shfl_xor_sync(~0u, up ? x[i] : x[i | bit], bit);
+      x[i] = up ? get : x[i];
+      x[i | bit] = up ? x[i | bit] : get;
+    }
+  }
+}
+
+#endif
