@@ -78,6 +78,7 @@ void run_describe(const struct run *run, const struct attn_problem *p, struct gr
   snprintf(r->provenance, sizeof r->provenance, "%s",
            c->impl->provenance ? c->impl->provenance : "");
   r->problem = *p;
+  r->seed = run->o->group.seed;
   r->compulsory_bytes = attn_problem_compulsory_read(p) + attn_problem_compulsory_write(p);
 }
 

@@ -31,6 +31,7 @@ void group_case_reset(struct group_case *c)
   memcpy(fresh.impl, c->record.impl, sizeof fresh.impl);
   memcpy(fresh.provenance, c->record.provenance, sizeof fresh.provenance);
   fresh.problem = c->record.problem;
+  fresh.seed = c->record.seed;
   if (c->record.run_id[0])
     fresh.compulsory_bytes = c->record.compulsory_bytes;
   fresh.samples = c->samples;
