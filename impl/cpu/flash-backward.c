@@ -13,9 +13,6 @@
 #include "impl/cpu/flash.h"
 #include "impl/cpu/gradient.h"
 
-#define MIN_TASKS 16 /* below, the keys of a sequence are split */
-#define MIN_SPLIT_KEYS 128
-
 /* shapes: k, dk (rows, d)  v, dv (rows, dv)  p, dp, g (rows, stream)  q (stream, d)  dout (stream,
  * dv)  qt (d, stream)  doutt (dv, stream)  the rest (stream) */
 struct tiles {
@@ -37,14 +34,6 @@ struct attn_tiling attn_flash_tiling_k(const struct attn_problem *p, const struc
   if (p->op != ATTN_BWD)
     return (struct attn_tiling){0, 0};
   return attn_tile(p, dev->sram_bytes, p->sk, attn_flash_backward_footprint);
-}
-
-int64_t attn_flash_splits(const struct attn_problem *p)
-{
-  if (p->op != ATTN_BWD)
-    return 0;
-  int64_t wanted = (MIN_TASKS + p->b * p->hq - 1) / (p->b * p->hq);
-  return attn_most(1, attn_least(wanted, p->sk / MIN_SPLIT_KEYS));
 }
 
 static int tiles_alloc(struct attn_core *core, const struct attn_plan *plan, int64_t rows,
@@ -167,14 +156,14 @@ static int backward(struct attn_core *core, int64_t i, void *ctx)
 
 size_t attn_flash_backward_workspace(const struct attn_problem *p)
 {
-  return attn_gradient_floats(p, attn_flash_splits(p)) * sizeof(float);
+  return attn_gradient_floats(p, attn_gradient_splits(p)) * sizeof(float);
 }
 
 int attn_flash_backward(struct attn_plan *plan, const struct attn_args *args,
                         struct attn_machine *m)
 {
   struct attn_gradient g = {.plan = plan, .args = args};
-  attn_gradient_layout(&g, attn_flash_splits(&plan->p), args->workspace);
+  attn_gradient_layout(&g, attn_gradient_splits(&plan->p), args->workspace);
   int status = attn_gradient_begin(&g, m);
   if (!status)
     status = m->parallel(m, attn_grid_tasks(plan, ATTN_GRID_SPLIT), backward, &g);
@@ -204,7 +193,7 @@ void attn_flash_backward_traffic(const struct attn_problem *p, const struct attn
                                  struct attn_traffic *t)
 {
   struct attn_tiling k = attn_flash_tiling_k(p, dev);
-  struct attn_grid grid = {.keys = true, .parts = attn_flash_splits(p)};
+  struct attn_grid grid = {.keys = true, .parts = attn_gradient_splits(p)};
   *t = (struct attn_traffic){0, 0};
   attn_gradient_traffic(p, grid.parts, k.stream, t);
   for (int r = 0; r < attn_run_count(p); r++) {

@@ -156,7 +156,8 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
 
 static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
 {
-  *plan = attn_plan_create(p, tiling_q(p, dev), attn_flash_tiling_k(p, dev), attn_flash_splits(p));
+  *plan =
+      attn_plan_create(p, tiling_q(p, dev), attn_flash_tiling_k(p, dev), attn_gradient_splits(p));
   return *plan ? ATTN_OK : ATTN_ENOMEM;
 }
 
@@ -196,7 +197,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
 {
   struct attn_tiling q = tiling_q(p, dev);
   if (p->op == ATTN_BWD) {
-    attn_materialised_backward_traffic(p, q, attn_flash_tiling_k(p, dev), attn_flash_splits(p),
+    attn_materialised_backward_traffic(p, q, attn_flash_tiling_k(p, dev), attn_gradient_splits(p),
                                        true, t);
     return;
   }

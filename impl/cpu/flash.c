@@ -12,6 +12,7 @@
 
 #include "impl/cpu/cpu.h"
 #include "impl/cpu/flash.h"
+#include "impl/cpu/gradient.h"
 
 struct pass {
   struct attn_plan *plan;
@@ -117,7 +118,7 @@ static size_t workspace(const struct attn_problem *p, const struct attn_device *
 static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
 {
   *plan = attn_plan_create(p, attn_flash_tiling_q(p, dev), attn_flash_tiling_k(p, dev),
-                           attn_flash_splits(p));
+                           attn_gradient_splits(p));
   return *plan ? ATTN_OK : ATTN_ENOMEM;
 }
 

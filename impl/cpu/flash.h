@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flash.h - what flash and its materialising twin have in common: tile sizes and split counts, so
- * that both reduce in the same order.
+ * flash.h - what flash and its materialising twin have in common: tile sizes, so that both
+ * reduce in the same order.
  */
 #ifndef IMPL_CPU_FLASH_H
 #define IMPL_CPU_FLASH_H
@@ -12,9 +12,6 @@
 attn_footprint_of attn_flash_forward_footprint;
 /* Backward: keys stay, queries stream. */
 attn_footprint_of attn_flash_backward_footprint;
-/* Parts that backward cuts the keys of a sequence into, each with dQ sums of its own; from the
- * problem alone, so that the bits do not depend on the number of cores. */
-int64_t attn_flash_splits(const struct attn_problem *p);
 
 struct attn_tiling attn_flash_tiling_q(const struct attn_problem *p, const struct attn_device *dev);
 struct attn_tiling attn_flash_tiling_k(const struct attn_problem *p, const struct attn_device *dev);

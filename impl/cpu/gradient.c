@@ -13,6 +13,17 @@ static bool shares_keys(const struct attn_problem *p)
   return p->hq != p->hkv;
 }
 
+#define MIN_TASKS 16 /* with fewer sequences and heads, the keys of a sequence are split */
+#define MIN_SPLIT_KEYS 128
+
+int64_t attn_gradient_splits(const struct attn_problem *p)
+{
+  if (p->op != ATTN_BWD)
+    return 0;
+  int64_t wanted = (MIN_TASKS + p->b * p->hq - 1) / (p->b * p->hq);
+  return attn_most(1, attn_least(wanted, p->sk / MIN_SPLIT_KEYS));
+}
+
 /* ---- workspace ------------------------------------------------------------------------------- */
 
 #define ALIGN_FLOATS 256 /* each array starts 1024-byte aligned */

@@ -18,6 +18,10 @@ struct attn_gradient {
   float *dk_sum, *dv_sum; /* (hq, total_k, d|dv), or NULL: each KV head has one query head */
 };
 
+/* Parts that backward cuts the keys of a sequence into, each with dQ sums of its own; 0 forward.
+ * From the problem alone, so that the bits do not depend on the number of cores. */
+int64_t attn_gradient_splits(const struct attn_problem *p);
+
 /* Floats of each, and where they begin: lays them out in the workspace. splits 0: no dq_sum. */
 size_t attn_gradient_floats(const struct attn_problem *p, int64_t splits);
 void attn_gradient_layout(struct attn_gradient *g, int64_t splits, float *at);

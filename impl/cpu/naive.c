@@ -10,7 +10,6 @@
 #include <math.h>
 
 #include "impl/cpu/cpu.h"
-#include "impl/cpu/flash.h"
 #include "impl/cpu/materialise.h"
 
 #define STRIP_MAX 64 /* queries whose softmax one task computes */
@@ -163,7 +162,7 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
 
 static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
 {
-  *plan = attn_plan_create(p, tiling_q(p, dev), tiling_k(p, dev), attn_flash_splits(p));
+  *plan = attn_plan_create(p, tiling_q(p, dev), tiling_k(p, dev), attn_gradient_splits(p));
   return *plan ? ATTN_OK : ATTN_ENOMEM;
 }
 
@@ -185,7 +184,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
 {
   struct attn_tiling q = tiling_q(p, dev), k = tiling_k(p, dev);
   if (p->op == ATTN_BWD) {
-    attn_materialised_backward_traffic(p, q, k, attn_flash_splits(p), false, t);
+    attn_materialised_backward_traffic(p, q, k, attn_gradient_splits(p), false, t);
     return;
   }
   double row = (double)p->dv * (double)attn_dtype_size(p->dtype);

@@ -4,7 +4,8 @@
  *
  * For each problem and implementation, on NaN-filled outputs and workspace: every element is within
  * rounding of an fp64 computation from the same inputs; nothing else is written; the machine counts
- * exactly the bytes that traffic() means to move, and no core uses more than M bytes of SRAM.
+ * exactly the bytes that traffic() means to move, which are no fewer than the compulsory ones, and
+ * no core uses more than M bytes of SRAM.
  */
 #include "tests/unit/cpu-fixture.h"
 
@@ -63,9 +64,13 @@ static bool holds(struct attn_machine *m, const struct attn_impl *impl, struct f
   if (!intact)
     diag("%s: wrote between the rows of a tensor", text);
   bool bytes = (double)r.read == r.model.read_bytes && (double)r.write == r.model.write_bytes;
+  bytes &= r.model.read_bytes >= attn_problem_compulsory_read(&f->p) &&
+           r.model.write_bytes >= attn_problem_compulsory_write(&f->p);
   if (!bytes)
-    diag("%s: moved %llu + %llu bytes, model %.0f + %.0f", text, (unsigned long long)r.read,
-         (unsigned long long)r.write, r.model.read_bytes, r.model.write_bytes);
+    diag("%s: moved %llu + %llu bytes, model %.0f + %.0f, compulsory %.0f + %.0f", text,
+         (unsigned long long)r.read, (unsigned long long)r.write, r.model.read_bytes,
+         r.model.write_bytes, attn_problem_compulsory_read(&f->p),
+         attn_problem_compulsory_write(&f->p));
   if (r.peak > m->sram_bytes)
     diag("%s: used %zu bytes of SRAM of %zu", text, r.peak, m->sram_bytes);
   return !miss.count && intact && bytes && r.peak <= m->sram_bytes;
