@@ -45,7 +45,7 @@ TESTS += $(unit_tests)
 # Tests that need a GPU; they skip with a reason where there is none.
 gpu_tests =
 if HAVE_CUDA
-gpu_tests += tests/gpu/device tests/gpu/cupti
+gpu_tests += tests/gpu/device tests/gpu/cupti tests/gpu/kernels
 tests_gpu_device_SOURCES = tests/gpu/device.c tests/gpu/probe.cu tests/gpu/probe.h
 tests_gpu_cupti_SOURCES = tests/gpu/cupti.c tests/gpu/probe.cu tests/gpu/probe.h
 cuda_objects += tests/gpu/probe.o
