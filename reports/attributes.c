@@ -50,7 +50,7 @@ static void describe_rest(const struct attn_problem *p, char *buf, size_t len)
   char text[ATTN_PROBLEM_TEXT], *at = text, *word;
   attn_problem_print(p, text, sizeof text);
   if (p->op != ATTN_DECODE && p->sq != p->sk && !p->nruns)
-    snprintf(buf, len, "%lld queries", (long long)p->sq);
+    snprintf(buf, len, p->sq == 1 ? "%lld query" : "%lld queries", (long long)p->sq);
   while ((word = strsep(&at, " "))) {
     bool skip = !*word;
     for (size_t i = 0; i < sizeof known / sizeof *known && !skip; i++)

@@ -216,7 +216,6 @@ struct division {
   int nsteps;
 };
 
-static const struct division octaves[] = {{2, {1}, 1}};
 static const struct division decades[] = {
     {10, {1}, 1}, {10, {1, 3}, 2}, {10, {1, 2, 5}, 3}, {10, {1, 1.5, 2, 3, 4, 5, 7}, 7}};
 static const struct division powers_of_two[] = {{16, {1}, 1}, {4, {1}, 1}, {2, {1}, 1}};
@@ -232,7 +231,6 @@ static const struct {
   size_t n;
   struct text (*format)(double x);
 } tic_kinds[] = {
-    [TICS_TOKENS] = {DIVISIONS(octaves), format_tokens},
     [TICS_BYTES] = {DIVISIONS(decades), format_round_bytes},
     [TICS_BINARY] = {DIVISIONS(powers_of_two), format_binary},
     [TICS_RATIO] = {DIVISIONS(ratios), format_round},

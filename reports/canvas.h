@@ -67,7 +67,7 @@ int gnuplot_run(const char *gnuplot, const char *folder, const char *script, cha
                 size_t len);
 
 /* Labelled tics of a logarithmic axis from lo to hi, as fine as it takes to have four. */
-enum tics { TICS_TOKENS, TICS_BYTES, TICS_BINARY, TICS_RATIO };
+enum tics { TICS_BYTES, TICS_BINARY, TICS_RATIO };
 void canvas_tics(struct canvas *c, char axis, enum tics kind, double lo, double hi);
 
 #endif

@@ -44,7 +44,7 @@ static const struct figure figures[] = {
      .draw = draw_roofline},
     {"error", "Error against bound",
      "Largest error of each verified problem over its a-priori bound: a mark right of 1 is a "
-     "wrong result.",
+     "wrong result; no error at all stands at the left edge.",
      .per_device = true, .draw = draw_error},
 };
 

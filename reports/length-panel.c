@@ -12,6 +12,7 @@
 
 #define KEY_SAMPLE 72 /* pixels of a key inside, beside its text */
 #define KEY_CHARACTER 6.6
+#define TIC_WIDTH 30 /* pixels from one length's label to the next */
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
@@ -120,15 +121,34 @@ static double nice_step(double range)
   return power * (x < 1.5 ? 1 : x < 3.5 ? 2 : x < 7.5 ? 5 : 10);
 }
 
+/* A tic at every length, from the longest down, where there is room for its label. */
+static void write_length_tics(struct canvas *c, const struct report_panel *panel,
+                              const struct length_ranges *g, double width)
+{
+  double scale = width / (log(g->xhi / g->xlo) + 2 * log(1.15)), last = INFINITY;
+  const char *comma = "";
+  fputs("set xtics (", c->gp);
+  for (int i = panel->nrows - 1; i >= 0; i--) {
+    double x = (double)panel->rows[i]->p.sk, at = log(x) * scale;
+    if (last - at < TIC_WIDTH)
+      continue;
+    fprintf(c->gp, "%s'%s' %.0f", comma, format_tokens(x).s, x);
+    comma = ", ";
+    last = at;
+  }
+  fputs(")\n", c->gp);
+}
+
 static void write_axes(const struct length_figure *lf, struct canvas *c,
-                       const struct length_ranges *g, const struct length_area *area)
+                       const struct report_panel *panel, const struct length_ranges *g,
+                       const struct length_area *area)
 {
   static const enum tics kinds[] = {
       [AXIS_BYTES] = TICS_BYTES, [AXIS_BINARY] = TICS_BINARY, [AXIS_RATIO] = TICS_RATIO};
   const struct length_plot *plot = lf->plot;
   char ylabel[160];
   fprintf(c->gp, "set logscale x 2\nset xrange [%.9g:%.9g]\n", g->xlo / 1.15, g->xhi * 1.15);
-  canvas_tics(c, 'x', TICS_TOKENS, g->xlo, g->xhi);
+  write_length_tics(c, panel, g, area->right - area->left);
   fprintf(c->gp, "set yrange [%.9g:%.9g]\n", g->bottom, g->top);
   if (plot->axis == AXIS_LINEAR) {
     fprintf(c->gp, "set ytics 0,%.9g\n", nice_step(g->yhi));
@@ -138,7 +158,7 @@ static void write_axes(const struct length_figure *lf, struct canvas *c,
             c->gp);
   } else {
     fputs("set logscale y\n", c->gp);
-    canvas_tics(c, 'y', kinds[plot->axis], fmax(g->bottom, g->ylo / 1.3),
+    canvas_tics(c, 'y', kinds[plot->axis], fmax(g->bottom, g->ylo / 1.1),
                 fmin(g->top, g->yhi * 1.3));
   }
   if (area->last_row)
@@ -255,7 +275,7 @@ void length_panel(const struct length_figure *lf, struct canvas *c,
 {
   struct length_ranges g = ranges_of(lf, panel, area);
   canvas_area(c, area->left, area->top, area->right, area->bottom);
-  write_axes(lf, c, &g, area);
+  write_axes(lf, c, panel, &g, area);
   length_words(lf, c, panel, &g, area);
   if (lf->plot->key_inside)
     fputs("set key top left Left reverse samplen 3 spacing 1.05 font ',12'\n", c->gp);

@@ -145,20 +145,18 @@ static double split_value(const struct report_row *row, enum split split)
                                  : 0;
 }
 
-/* All that makes a panel but its lengths: the problem with lengths and batch of 1. A ragged batch
- * is a panel of its own. */
+/* All that makes a panel but its lengths: the problem with lengths and batch of 1, and the queries
+ * where they are not as many as the keys. A ragged batch is a panel of its own. */
 static void panel_key(const struct report_row *row, enum split split, char *key, size_t len)
 {
   struct attn_problem p = row->p;
   char text[ATTN_PROBLEM_TEXT];
-  if (!p.nruns) {
+  bool own_queries = !p.nruns && p.op != ATTN_DECODE && p.sq != p.sk;
+  if (!p.nruns)
     p.b = p.sq = p.sk = 1;
-    if (row->p.op != ATTN_DECODE && row->p.sq != row->p.sk)
-      p.sq = row->p.sq;
-  }
   attn_problem_print(&p, text, sizeof text);
-  snprintf(key, len, "%s|%.0f|%.0f", text, split_value(row, split),
-           isfinite(row->sram_bytes) ? row->sram_bytes : 0);
+  snprintf(key, len, "%s|%lld|%.0f|%.0f", text, own_queries ? (long long)row->p.sq : 0,
+           split_value(row, split), isfinite(row->sram_bytes) ? row->sram_bytes : 0);
 }
 
 struct panels {
