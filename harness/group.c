@@ -32,7 +32,7 @@ void group_end(struct group_case *c, enum record_status status, const char *form
 
 void group_stage(struct group *g, int current, const char *what)
 {
-  g->beats++;
+  ++*g->beats;
   g->current = current;
   snprintf(g->stage, sizeof g->stage, "%s", what);
 }
@@ -61,6 +61,8 @@ static int prepare(struct group_work *w, struct live *l)
   const char *no = impl->unsupported(p, &w->dev->info);
   if (no) {
     group_end(l->c, STATUS_UNSUPPORTED, "%s", no);
+    if (strstr(no, "GiB") && impl->workspace) /* too large: by how much is worth a record */
+      r->workspace_bytes = (double)impl->workspace(p, &w->dev->info);
     return ATTN_OK;
   }
   size_t bytes = impl->workspace ? impl->workspace(p, &w->dev->info) : 0;
@@ -202,7 +204,7 @@ out:
     release(&w);
     tensors_destroy(&tensors);
     arena_destroy(&arena);
-    g->finished = true;
+    __atomic_store_n(&g->finished, true, __ATOMIC_RELEASE);
     status = ATTN_OK;
   }
   return status;

@@ -41,7 +41,7 @@ struct group {
   int n, current; /* case at work; -1: none, the group itself */
   char stage[48]; /* what is being done, for the reason of a crash or timeout */
   bool finished;
-  volatile uint64_t beats; /* grows with progress; the watchdog looks at it */
+  volatile uint64_t *beats; /* grows with progress; the watchdog looks at it */
   struct group_case cases[GROUP_CASES];
 };
 

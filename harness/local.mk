@@ -11,13 +11,23 @@ libattnbench_a_SOURCES += \
   harness/build.c harness/build.h \
   harness/catalog.c harness/catalog.h \
   harness/clock.h \
+  harness/compare.c harness/compare.h \
+  harness/compare-ci.c \
+  harness/compare-conditions.c \
+  harness/compare-load.c \
+  harness/compare-print.c \
+  harness/compare-words.c \
   harness/doctor.c harness/doctor.h \
+  harness/floor.c \
   harness/group.c harness/group.h \
   harness/group-time.c \
   harness/group-verify.c \
+  harness/history.c harness/history.h \
+  harness/history-plot.c \
   harness/record.c harness/record.h \
   harness/rng.h \
   harness/run.c harness/run.h harness/run-parts.h \
+  harness/run-batch.c \
   harness/run-emit.c \
   harness/run-merge.c \
   harness/show.c \
@@ -50,7 +60,11 @@ bin_PROGRAMS += attnbench
 attnbench_SOURCES = \
   harness/main.c \
   harness/options.c harness/options.h \
+  harness/ab.c harness/ab.h \
+  harness/cmd-aa.c \
+  harness/cmd-compare.c \
   harness/cmd-doctor.c \
+  harness/cmd-history.c \
   harness/cmd-list.c \
   harness/cmd-report.c \
   harness/cmd-run.c

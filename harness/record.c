@@ -35,6 +35,7 @@ static struct device_state no_state(void)
                                .power_w = NAN,
                                .power_limit_w = NAN,
                                .temperature_c = NAN,
+                               .throttle = UINT64_MAX,
                                .ecc = -1,
                                .mig = -1};
 }
@@ -197,6 +198,8 @@ static json_t *throttle_json(uint64_t bits)
   static const char *const names[] = {"idle",        "applications-clocks", "sw-power-cap",
                                       "hw-slowdown", "sync-boost",          "sw-thermal",
                                       "hw-thermal",  "hw-power-brake",      "display-clocks"};
+  if (bits == UINT64_MAX) /* never polled */
+    return json_null();
   json_t *list = json_array();
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (bits >> i & 1)

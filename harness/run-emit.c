@@ -105,13 +105,13 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
   return status;
 }
 
-void run_progress(const struct run *run, int done, int of)
+void run_progress(const struct run *run, int done)
 {
   double spent = clock_now() - run->started;
   if (!run->o->progress || run->o->quiet)
     return;
-  fprintf(stderr, "\r\033[K%d/%d", done, of);
+  fprintf(stderr, "\r\033[K%d/%d", done, run->of);
   if (done > 0)
-    fprintf(stderr, ", about %.0f s left", spent / done * (of - done));
+    fprintf(stderr, ", about %.0f s left", spent / done * (run->of - done));
   fflush(stderr);
 }

@@ -58,7 +58,8 @@ static struct worker_result reap(pid_t pid, enum worker_end why)
 }
 
 /* Polls the child, with pauses that grow from 0.2 to 10 ms. */
-static struct worker_result watch(pid_t pid, const volatile uint64_t *beats, double timeout_s)
+static struct worker_result watch(pid_t pid, int (*tick)(void *ctx), void *ctx,
+                                  const volatile uint64_t *beats, double timeout_s)
 {
   uint64_t seen = *beats;
   double since = clock_now();
@@ -72,8 +73,8 @@ static struct worker_result watch(pid_t pid, const volatile uint64_t *beats, dou
       int code = WEXITSTATUS(status);
       return (struct worker_result){code ? WORKER_FAILED : WORKER_DONE, code};
     }
-    if (interrupted)
-      return reap(pid, WORKER_INTERRUPTED);
+    if (interrupted || (tick && tick(ctx)))
+      return reap(pid, WORKER_STOPPED);
     if (*beats != seen) {
       seen = *beats;
       since = clock_now();
@@ -85,8 +86,8 @@ static struct worker_result watch(pid_t pid, const volatile uint64_t *beats, dou
   }
 }
 
-struct worker_result worker_run(int (*body)(void *ctx), void *ctx, const volatile uint64_t *beats,
-                                double timeout_s)
+struct worker_result worker_run(int (*body)(void *ctx), int (*tick)(void *ctx), void *ctx,
+                                const volatile uint64_t *beats, double timeout_s)
 {
   fflush(NULL);
   pid_t parent = getpid(), pid = fork();
@@ -100,5 +101,8 @@ struct worker_result worker_run(int (*body)(void *ctx), void *ctx, const volatil
     fflush(NULL);
     _exit(status);
   }
-  return watch(pid, beats, timeout_s);
+  struct worker_result end = watch(pid, tick, ctx, beats, timeout_s);
+  if (end.end != WORKER_STOPPED && tick && tick(ctx))
+    end.end = WORKER_STOPPED;
+  return end;
 }

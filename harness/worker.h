@@ -8,7 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum worker_end { WORKER_DONE, WORKER_FAILED, WORKER_SIGNAL, WORKER_TIMEOUT, WORKER_INTERRUPTED };
+enum worker_end {
+  WORKER_DONE,
+  WORKER_FAILED,
+  WORKER_SIGNAL,
+  WORKER_TIMEOUT,
+  WORKER_STOPPED, /* by an interrupt, or by tick */
+};
 
 struct worker_result {
   enum worker_end end;
@@ -19,13 +25,14 @@ struct worker_result {
 void *worker_shared(size_t bytes);
 void worker_unshare(void *p, size_t bytes);
 
-/* Forks and runs body(ctx) there. The child is killed when *beats has not changed for timeout_s,
- * when this process dies, or on SIGINT/SIGTERM here (WORKER_INTERRUPTED). The caller must not have
- * touched CUDA. */
-struct worker_result worker_run(int (*body)(void *ctx), void *ctx, const volatile uint64_t *beats,
-                                double timeout_s);
+/* Forks and runs body(ctx) there. Calls tick(ctx) here every few milliseconds and once after the
+ * child has ended (NULL: nothing to do). The child is killed when *beats has not changed for
+ * timeout_s, when this process dies, and on SIGINT or SIGTERM here or a non-zero tick
+ * (WORKER_STOPPED). The caller must not have touched CUDA. */
+struct worker_result worker_run(int (*body)(void *ctx), int (*tick)(void *ctx), void *ctx,
+                                const volatile uint64_t *beats, double timeout_s);
 
-/* Installs handlers that make worker_run return WORKER_INTERRUPTED; says whether one came. */
+/* Installs handlers that make worker_run return WORKER_STOPPED; says whether one came. */
 void worker_catch_interrupts(void);
 int worker_interrupted(void);
 
