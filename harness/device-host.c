@@ -171,7 +171,7 @@ static int host_state_begin(struct device *dev)
 
 static int host_state_end(struct device *dev, struct device_state *out)
 {
-  *out = (struct device_state){NAN, NAN, NAN, NAN, NAN, .throttle = 0, .ecc = -1, .mig = -1};
+  *out = (struct device_state){NAN, NAN, NAN, NAN, NAN, .throttle = UINT64_MAX, .ecc = -1, .mig = -1};
   return ATTN_OK;
 }
 
