@@ -75,7 +75,7 @@ plugins = tests/plugin/plain.so tests/plugin/wrong.so
 check_DATA = $(plugins)
 CLEANFILES += $(plugins)
 EXTRA_DIST += tests/plugin/attention.c
-EXTRA_DIST += tests/unit/cpu-fixture.h
+EXTRA_DIST += tests/unit/cpu-fixture.h tests/unit/cpu-truth.h
 PLUGIN_CC = $(CC) -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -I$(top_srcdir) $(CFLAGS)
 tests/plugin/plain.so: tests/plugin/attention.c
 	@$(MKDIR_P) tests/plugin

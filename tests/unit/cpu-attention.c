@@ -7,7 +7,7 @@
  * exactly the bytes that traffic() means to move, which are no fewer than the compulsory ones, and
  * no core uses more than M bytes of SRAM.
  */
-#include "tests/unit/cpu-fixture.h"
+#include "tests/unit/cpu-truth.h"
 
 static const struct attn_impl *const impls[] = {&attn_cpu_naive, &attn_cpu_flash,
                                                 &attn_cpu_flash_materialised};
