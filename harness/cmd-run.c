@@ -9,13 +9,14 @@
 
 #include "harness/options.h"
 
-static int collect(struct options *o, const char *default_suite, char *err, size_t errlen)
+int command_problems(struct options *o, int from, const char *default_suite, char *err,
+                     size_t errlen)
 {
-  if (o->nwords == 0 && !o->run.suite)
+  if (o->nwords <= from && !o->run.suite)
     o->run.suite = default_suite;
   if (o->run.suite && catalog_suite(&o->problems, o->run.suite, err, errlen))
     return -1;
-  for (int i = 0; i < o->nwords; i++)
+  for (int i = from; i < o->nwords; i++)
     if (catalog_problems(&o->problems, o->words[i], err, errlen))
       return -1;
   return 0;
@@ -30,7 +31,7 @@ static const struct device_ops *default_device(void)
   return best;
 }
 
-static int choose_device(struct options *o, char *err, size_t errlen)
+int command_device(struct options *o, char *err, size_t errlen)
 {
   const char *why;
   if (!o->run.device)
@@ -65,9 +66,9 @@ static int go(struct options *o, const char *default_suite)
 {
   char err[1024] = "";
   struct run_summary sum;
-  if (choose_device(o, err, sizeof err))
+  if (command_device(o, err, sizeof err))
     return complain(EXIT_ENVIRONMENT, err);
-  if (collect(o, default_suite, err, sizeof err))
+  if (command_problems(o, 0, default_suite, err, sizeof err))
     return complain(EXIT_USAGE, err);
   int status = run_problems(&o->problems, &o->run, &sum, err, sizeof err);
   if (sum.interrupted)

@@ -10,8 +10,8 @@
 #include "harness/build.h"
 #include "harness/options.h"
 
-static const struct command *const commands[] = {&cmd_list, &cmd_verify, &cmd_run, &cmd_report,
-                                                 &cmd_doctor};
+static const struct command *const commands[] = {&cmd_list, &cmd_verify,  &cmd_run,    &cmd_compare,
+                                                 &cmd_aa,   &cmd_history, &cmd_report, &cmd_doctor};
 #define COMMANDS (sizeof commands / sizeof *commands)
 
 static int usage(FILE *out)

@@ -51,7 +51,6 @@ NUMBER(set_cores, run.device_options.cores, int, 1, 1024)
 NUMBER(set_seed, run.group.seed, uint64_t, 0, 9007199254740992.0)
 NUMBER(set_rows, run.group.rows_max, int64_t, 0, 1e15)
 NUMBER(set_timeout, run.timeout_s, double, 1, 1e6)
-NUMBER(set_processes, run.processes, int, 1, 1000)
 NUMBER(set_ci, run.group.ci_width, double, 0, 1)
 FLAG(set_resume, o->run.resume = true)
 FLAG(set_quiet, o->run.quiet = true)
@@ -60,6 +59,13 @@ FLAG(set_warm, o->run.group.timing.cache = CACHE_WARM)
 FLAG(set_no_counters, o->run.group.count = false)
 FLAG(set_suites, o->list_suites = true)
 FLAG(set_models, o->list_models = true)
+NUMBER(set_threshold, gate.compare.threshold, double, 0, 10)
+NUMBER(set_bytes_threshold, gate.compare.bytes_threshold, double, 0, 10)
+NUMBER(set_error_threshold, gate.compare.error_threshold, double, 0, 1e6)
+NUMBER(set_comparisons, gate.comparisons, int, 1, 1000)
+FLAG(set_ab, o->gate.ab = true)
+FLAG(set_all, o->gate.all = true)
+FLAG(set_anyway, o->gate.compare.anyway = true)
 
 static int set_samples(struct options *o, const char *value)
 {
@@ -69,6 +75,50 @@ static int set_samples(struct options *o, const char *value)
   o->run.group.samples_min = o->run.group.samples_max = (int)x;
   return 0;
 }
+
+static int set_processes(struct options *o, const char *value)
+{
+  double x;
+  if (number(value, 1, 1000, &x))
+    return -1;
+  o->run.processes = (int)x;
+  o->processes_given = true;
+  return 0;
+}
+
+static int set_quantities(struct options *o, const char *value)
+{
+  unsigned chosen = 0;
+  while (*value) {
+    size_t n = strcspn(value, ",");
+    unsigned before = chosen;
+    for (enum quantity q = 0; q < QUANTITIES; q++)
+      if (strlen(quantity_name(q)) == n && !strncmp(quantity_name(q), value, n))
+        chosen |= 1u << q;
+    if (chosen == before)
+      return -1;
+    value += n + (value[n] == ',');
+  }
+  o->gate.compare.quantities = chosen;
+  return chosen ? 0 : -1;
+}
+
+static int set_format(struct options *o, const char *value)
+{
+  o->gate.format = compare_format_find(value);
+  return o->gate.format ? 0 : -1;
+}
+
+#define WORD(name, field)                               \
+  static int name(struct options *o, const char *value) \
+  {                                                     \
+    o->field = value;                                   \
+    return *value ? 0 : -1;                             \
+  }
+
+WORD(set_floor, gate.floor)
+WORD(set_keep, gate.keep)
+WORD(set_gate_out, gate.out)
 
 static int set_quick(struct options *o, const char *value)
 {
@@ -126,15 +176,15 @@ static const struct row {
      OPT_SELECT, false, set_impl},
     {"plugin", "FILE.so", "load implementations from a shared object; may be repeated", OPT_SELECT,
      true, NULL},
-    {"suite", "NAME", "problems of profiles/suites/NAME.suite, or of a file", OPT_WORK, false,
-     set_suite},
-    {"seed", "N", "of the random inputs (default 1)", OPT_WORK, true, set_seed},
-    {"rows", "N", "rows to verify a case (default: all that a second's work allows)", OPT_WORK,
-     true, set_rows},
+    {"suite", "NAME", "problems of profiles/suites/NAME.suite, or of a file",
+     OPT_WORK | OPT_MEASURE, false, set_suite},
+    {"seed", "N", "of the random inputs (default 1)", OPT_WORK | OPT_MEASURE, true, set_seed},
+    {"rows", "N", "rows to verify a case (default: all that a second's work allows)",
+     OPT_WORK | OPT_MEASURE, true, set_rows},
     {"out", "FILE", "append records to FILE", OPT_WORK, false, set_out},
     {"resume", NULL, "skip what FILE already records", OPT_WORK, false, set_resume},
-    {"timeout", "S", "kill a case that makes no progress for S seconds (default 120)", OPT_WORK,
-     false, set_timeout},
+    {"timeout", "S", "kill a case that makes no progress for S seconds (default 120)",
+     OPT_WORK | OPT_MEASURE, false, set_timeout},
     {"quiet", NULL, "print no table", OPT_WORK, false, set_quiet},
     {"quick", NULL, "fewer samples", OPT_TIME, true, set_quick},
     {"sustained", NULL, "hot card: 3 s warm-up, no pauses (default: rested, 50 ms pauses)",
@@ -145,6 +195,29 @@ static const struct row {
     {"ci", "W", "stop when the 95 % interval is narrower than W of the median (default 0.005)",
      OPT_TIME, true, set_ci},
     {"no-counters", NULL, "measure time only", OPT_TIME, true, set_no_counters},
+    {"ab", NULL, "measure A and B now, interleaved: implementations, plugins (.so), or attnbench's",
+     OPT_COMPARE, false, set_ab},
+    {"threshold", "PART", "of time: a smaller change is none (default 0.005)", OPT_JUDGE, false,
+     set_threshold},
+    {"bytes-threshold", "PART", "of bytes and workspace: likewise (default 0.02)", OPT_JUDGE, false,
+     set_bytes_threshold},
+    {"error-threshold", "PART", "of error over bound: likewise (default 0.5)", OPT_JUDGE, false,
+     set_error_threshold},
+    {"quantities", "LIST", "of time,bytes,workspace,error (default: all)", OPT_JUDGE, false,
+     set_quantities},
+    {"anyway", NULL, "compare what differs in device, clocks or inputs", OPT_JUDGE, false,
+     set_anyway},
+    {"floor", "FILE", "noise floor of this machine, from attnbench aa", OPT_COMPARE, false,
+     set_floor},
+    {"format", "NAME", "text, markdown, junit, tap or annotations (default text)", OPT_COMPARE,
+     false, set_format},
+    {"all", NULL, "list what is the same, too", OPT_COMPARE, false, set_all},
+    {"comparisons", "N", "compare N + 1 runs, each with the next (default 5)", OPT_AA, false,
+     set_comparisons},
+    {"keep", "DIR", "keep the records of what is measured in DIR", OPT_COMPARE | OPT_AA, false,
+     set_keep},
+    {"out", "FILE", "write the noise floor to FILE", OPT_AA, false, set_gate_out},
+    {"out", "DIR", "draw the changed series in DIR", OPT_HISTORY, false, set_gate_out},
     {"out", "DIR", "folder of the report (default: report)", OPT_REPORT, false, set_out},
     {"suites", NULL, "list suites", OPT_LIST, false, set_suites},
     {"models", NULL, "list model presets", OPT_LIST, false, set_models},
@@ -162,9 +235,9 @@ void options_help(const struct command *c)
       continue;
     snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].arg ? " " : "",
              table[i].arg ? table[i].arg : "");
-    printf("  %-20s %s\n", left, table[i].help);
+    printf("  %-22s %s\n", left, table[i].help);
   }
-  printf("  %-20s %s\n", "--help", "this text");
+  printf("  %-22s %s\n", "--help", "this text");
 }
 
 static const struct row *find(const char *name, size_t n, unsigned options)
@@ -182,6 +255,16 @@ static void remember(struct options *o, const struct row *r, const char *value)
   if (r->repro)
     snprintf(o->repro + used, sizeof o->repro - used, " --%s%s%s", r->name, r->arg ? " " : "",
              r->arg ? value : "");
+}
+
+/* The options that another attnbench must be given to measure the same. */
+static void pass_on(struct options *o, const struct row *r, const char *value)
+{
+  bool measures = r->group & (OPT_SELECT | OPT_MEASURE | OPT_TIME) && r->set != set_processes;
+  if (!measures || o->ngiven + 2 > GIVEN)
+    return;
+  o->given[o->ngiven++] = r->name;
+  o->given[o->ngiven++] = value;
 }
 
 /* Takes the option at argv[0]; returns how many words it was, or -1. */
@@ -208,6 +291,7 @@ static int take(struct options *o, const struct command *c, int argc, char **arg
     return -1;
   }
   remember(o, r, value);
+  pass_on(o, r, value);
   return r->arg && !equals ? 2 : 1;
 }
 
@@ -217,6 +301,13 @@ static void defaults(struct options *o)
   o->run.processes = 1;
   o->run.timeout_s = 120;
   o->run.progress = isatty(2);
+  o->gate.comparisons = 5;
+  o->gate.format = compare_format_find("text");
+  o->gate.compare = (struct compare_options){.threshold = 0.005,
+                                             .bytes_threshold = 0.02,
+                                             .error_threshold = 0.5,
+                                             .rate = 0.05,
+                                             .quantities = (1u << QUANTITIES) - 1};
   o->run.group = (struct group_options){
       .timing = {CACHE_COLD, MODE_RESTED, 0.05},
       .samples_min = 7,
