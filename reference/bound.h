@@ -189,9 +189,10 @@ REF_FN void ref_row_add(const struct ref_units *u, struct ref_row_sums *row,
 }
 
 /* Sums over the keys (or queries) of one output element: its value, the sum of absolute terms, the
- * three errors, the signed error of the given D, and the extremes of the prefix sums. */
+ * same before dP and D cancel, the three errors, the signed error of the given D, and the extremes
+ * of the prefix sums. */
 struct ref_sums {
-  double val, abs, det, lin, rnd2, sgn, hi, lo;
+  double val, abs, gross, det, lin, rnd2, sgn, hi, lo;
 };
 
 /* [6.3] error of adding up n terms of an output element in fp32 */
@@ -240,9 +241,9 @@ struct ref_row_stats {
 };
 
 /* One (query, key) pair: coefficient a of k (or q) in dQ (or dK) and b of dO in dV, their errors,
- * and the signed effect of the given D. */
+ * the size of a before dP and D cancel, and the signed effect of the given D on it. */
 struct ref_pair {
-  double a, b, sgn;
+  double a, b, gross, sgn;
   struct ref_error ea, eb;
 };
 
@@ -272,6 +273,7 @@ REF_FN struct ref_pair ref_pair_of(const struct ref_units *u, const struct ref_s
   k.ea.rnd = sqrt(odd * odd + prob * lever * prob * lever * (e.rnd * e.rnd + stored * stored) +
                   (tied_p ? 0 : kept * kept) + (tied_x ? 0 : put * put));
   k.a = p->scale * x;
+  k.gross = scale * prob * lever * (fabs(z * vp->dot) + fabs(row->dsum));
   k.sgn = p->scale * prob * lever * row->dgiven;
   k.ea.det *= scale;
   k.ea.lin *= scale;

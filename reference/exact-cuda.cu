@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exact-cuda.cu - the reference on the GPU: the same truth and bounds as exact.c and exact-grad.c, with
- * the verdict computed on the device, so that only tallies are copied back.
+ * exact-cuda.cu - the reference on the GPU: the same truth and bounds as exact.c and exact-grad.c,
+ * with the verdict computed on the device, so that only tallies are copied back.
  */
 #include "config.h"
 

@@ -74,7 +74,7 @@ struct pair {
 };
 
 struct coef {
-  double a, det, lin, rnd2, sgn;
+  double a, gross, det, lin, rnd2, sgn;
 };
 
 struct block {
@@ -195,8 +195,8 @@ static void pair_coefs(struct block *b, int row, int64_t g, int64_t k, struct ne
   struct ref_pair e = ref_pair_of(u, p, &s, &delta, st, &pair->vp, z, tied_p, tied_x);
 
   *last = (struct neighbour){true, s.s - st->lse, s.s, x};
-  b->ca[at] = (struct coef){e.a, e.ea.det, e.ea.lin, e.ea.rnd * e.ea.rnd, e.sgn};
-  b->cb[at] = (struct coef){e.b, e.eb.det, e.eb.lin, e.eb.rnd * e.eb.rnd, 0};
+  b->ca[at] = (struct coef){e.a, e.gross, e.ea.det, e.ea.lin, e.ea.rnd * e.ea.rnd, e.sgn};
+  b->cb[at] = (struct coef){e.b, e.b, e.eb.det, e.eb.lin, e.eb.rnd * e.eb.rnd, 0};
 }
 
 static int64_t coefs(struct block *b, int row)
@@ -215,18 +215,19 @@ static int64_t coefs(struct block *b, int row)
   return visible;
 }
 
-enum { SUM, ABS, DET, LIN, RND2, SGN, HI, LO, MOMENTS };
+enum { SUM, ABS, GROSS, DET, LIN, RND2, SGN, HI, LO, MOMENTS };
 
 CLONES static void add_terms(const struct coef *k, const double *restrict v, int64_t width,
-                             double *restrict sum, double *restrict abs, double *restrict det,
-                             double *restrict lin, double *restrict rnd2, double *restrict sgn,
-                             double *restrict hi, double *restrict lo)
+                             double *restrict sum, double *restrict abs, double *restrict gross,
+                             double *restrict det, double *restrict lin, double *restrict rnd2,
+                             double *restrict sgn, double *restrict hi, double *restrict lo)
 {
-  double a = k->a, d = k->det, l = k->lin, r2 = k->rnd2, sg = k->sgn;
+  double a = k->a, gr = k->gross, d = k->det, l = k->lin, r2 = k->rnd2, sg = k->sgn;
   for (int64_t c = 0; c < width; c++) {
     double term = a * v[c], mag = fabs(v[c]);
     sum[c] += term;
     abs[c] += fabs(term);
+    gross[c] += gr * mag;
     det[c] += d * mag;
     lin[c] += l * mag;
     rnd2[c] += r2 * mag * mag;
@@ -257,15 +258,16 @@ static int combine(struct block *b, const struct attn_tensor *of_keys,
         for (int64_t k = 0; k < n; k++)
           if (b->pairs[at + k].visible)
             add_terms(&coef[at + k], b->tile + k * width, width, s + SUM * width, s + ABS * width,
-                      s + DET * width, s + LIN * width, s + RND2 * width, s + SGN * width,
-                      s + HI * width, s + LO * width);
+                      s + GROSS * width, s + DET * width, s + LIN * width, s + RND2 * width,
+                      s + SGN * width, s + HI * width, s + LO * width);
       }
     }
   }
   for (int64_t i = 0; i < b->n * width; i++) {
     const double *s = moments + i / width * MOMENTS * width + i % width;
-    out[i] = (struct ref_sums){s[SUM * width],  s[ABS * width], s[DET * width], s[LIN * width],
-                               s[RND2 * width], s[SGN * width], s[HI * width],  s[LO * width]};
+    out[i] = (struct ref_sums){s[SUM * width], s[ABS * width], s[GROSS * width],
+                               s[DET * width], s[LIN * width], s[RND2 * width],
+                               s[SGN * width], s[HI * width],  s[LO * width]};
   }
   free(moments);
   return ATTN_OK;

@@ -43,13 +43,14 @@ struct dot {
   float abs, range;
 };
 
-/* Forward: w z, z, errors of the weight on |v - O| and on |v|. Backward: errors in r*, sgn in z. */
+/* Forward: w z, z, errors of the weight on |v - O| and on |v|. Backward: errors in r*, sgn in z,
+ * gross in gdet. */
 struct alignas(16) coef {
   float a, z, gdet, glin, grnd, rdet, rlin, rrnd;
 };
 
 struct moments {
-  float abs, det, lin, rnd2, sgn, hi, lo, unused;
+  float abs, gross, det, lin, rnd2, sgn, hi, lo;
 };
 
 struct chunk {
@@ -446,12 +447,11 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     struct ref_error e = ref_score_error(&D.u, &D.p, &v.s, &v.qk, v.row.lse, 1, tied_s);
     struct ref_pair c = ref_pair_of(&D.u, &D.p, &v.s, &e, &v.row, &v.vp, v.z, tied_p, tied_x);
     C.a[0][base + k] = c.a;
-    C.c[0][base + k] = {
-        (float)(c.a * unit),    (float)(c.sgn * unit), 0, 0, 0, small(c.ea.det * unit),
-        small(c.ea.lin * unit), small(c.ea.rnd * unit)};
+    C.c[0][base + k] = {(float)(c.a * unit),    (float)(c.sgn * unit),  small(c.gross * unit), 0, 0,
+                        small(c.ea.det * unit), small(c.ea.lin * unit), small(c.ea.rnd * unit)};
     if (C.columns) {
       C.a[1][base + k] = c.b;
-      C.c[1][base + k] = {(float)c.b,     0, 0, 0, 0, small(c.eb.det), small(c.eb.lin),
+      C.c[1][base + k] = {(float)c.b,     0, (float)c.b, 0, 0, small(c.eb.det), small(c.eb.lin),
                           small(c.eb.rnd)};
     }
   }
@@ -538,6 +538,7 @@ static __device__ void add_moment(struct moments *m, float *run, const struct co
   m->lin = fmaf(c.rlin, kept, m->lin);
   m->rnd2 = fmaf(r, r, m->rnd2);
   if (BACKWARD) {
+    m->gross = fmaf(c.gdet, kept, m->gross);
     m->sgn = fmaf(c.z, v, m->sgn);
     return;
   }
@@ -627,6 +628,7 @@ static __device__ struct ref_sums element(const struct chunk &C, int width, int 
     e.lo = fmin(e.lo, e.val + m.lo * unit);
     e.val += C.part[at];
     e.abs += m.abs;
+    e.gross += m.gross;
     e.det += m.det;
     e.lin += m.lin;
     e.rnd2 += m.rnd2;
@@ -635,6 +637,7 @@ static __device__ struct ref_sums element(const struct chunk &C, int width, int 
   if (e.rnd2 < 1e-30)
     e.rnd2 = e.det * e.det;
   e.abs = (e.abs + least) * unit * 1.001;
+  e.gross *= unit;
   e.det = (e.det + least) * unit * 1.001;
   e.lin = (e.lin + least) * unit * 1.001;
   e.rnd2 = e.rnd2 * unit * unit * 1.001;
@@ -662,8 +665,8 @@ static __global__ void __launch_bounds__(128)
     struct ref_sums e = element(C, width, x, unit, n);
     double bound =
         backward ? ref_bound_grad(&D.u, n, tiles, &e) : ref_bound_o(&D.u, &C.rows[blockIdx.x], &e);
-    ref_tally_add(&tally, D.p.dtype, load(D.p.dtype, tensor.data, at + x), e.val, bound, e.abs,
-                  t.seq, t.head, t.pos, x);
+    ref_tally_add(&tally, D.p.dtype, load(D.p.dtype, tensor.data, at + x), e.val, bound,
+                  backward ? e.gross : e.abs, t.seq, t.head, t.pos, x);
   }
   tallies[threadIdx.x] = tally;
   for (int d = 64; d; d /= 2) {

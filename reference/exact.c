@@ -320,8 +320,9 @@ static int moments_of_block(struct block *b)
   combine(b, m, true);
   for (int64_t i = 0; i < b->rows->n * dv; i++) {
     const double *x = m + i / dv * MOMENTS * dv + i % dv;
-    b->rows->terms[i] = (struct ref_sums){b->rows->o[i], x[ABS * dv], x[DET * dv], x[LIN * dv],
-                                          x[RND2 * dv],  0,           x[HI * dv],  x[LO * dv]};
+    b->rows->terms[i] =
+        (struct ref_sums){b->rows->o[i], x[ABS * dv], x[ABS * dv], x[DET * dv], x[LIN * dv],
+                          x[RND2 * dv],  0,           x[HI * dv],  x[LO * dv]};
   }
   free(m);
   return ATTN_OK;

@@ -26,8 +26,10 @@ struct ref_verdict {
   bool pass;                        /* !(err <= bound) nowhere; NaN fails */
   double bound_ratio;               /* max err/bound over O (fwd), or over dQ, dK, dV (bwd) */
   double lse_bound_ratio;           /* max err/bound over LSE; NaN where LSE is not an output */
-  double max_ulp;                   /* of the storage type, at max(|want|, sum w|v|) scale */
-  double rel_fro;                   /* ||got - want|| / ||want|| over the checked elements */
+  double max_ulp;                   /* of the storage type, at max(|want|, sum w|v|) scale; dQ and
+                                       dK: sum scale P (|dP| + |D|) |k| for sum w|v| */
+  double rel_fro;                   /* ||got - want|| / ||want|| over the checked elements, of the
+                                       worst of the tensors */
   int64_t checked_rows, total_rows; /* rows of (seq, head, position) that were compared */
   struct ref_worst worst;           /* of the largest ratio, or the first non-finite */
 };

@@ -197,7 +197,8 @@ static void check_block(struct job *j, enum ref_tensor tensor, const struct attn
       const struct ref_sums *x = &terms[k * width + c];
       double got = attn_load(m.dtype, m.data, m.first + t[k].pos * m.stride + c);
       double bound = ref_bound_grad(&r->units, (double)g->partners[k], tiles, x);
-      ref_tally_add(&tally, m.dtype, got, x->val, bound, x->abs, t[k].seq, t[k].head, t[k].pos, c);
+      ref_tally_add(&tally, m.dtype, got, x->val, bound, x->gross, t[k].seq, t[k].head, t[k].pos,
+                    c);
     }
   }
   report(j, tensor, &tally);

@@ -46,6 +46,8 @@ TESTS += $(unit_tests)
 gpu_tests =
 if HAVE_CUDA
 gpu_tests += tests/gpu/device tests/gpu/cupti tests/gpu/kernels
+tests_gpu_reference_SOURCES = tests/gpu/reference.c tests/unit/reference-fixture.h \
+  tests/unit/reference-emulate.h
 tests_gpu_device_SOURCES = tests/gpu/device.c tests/gpu/probe.cu tests/gpu/probe.h
 tests_gpu_cupti_SOURCES = tests/gpu/cupti.c tests/gpu/probe.cu tests/gpu/probe.h
 cuda_objects += tests/gpu/probe.o
