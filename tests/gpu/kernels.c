@@ -19,7 +19,7 @@
 
 #define COUNT(x) (int)(sizeof(x) / sizeof *(x))
 
-static struct device dev;
+static struct device dev = {.ops = &device_cuda};
 static struct group group;
 static const struct attn_impl *impls[GROUP_CASES];
 static int nimpls, taken[GROUP_CASES];
