@@ -45,7 +45,7 @@ TESTS += $(unit_tests)
 # Tests that need a GPU; they skip with a reason where there is none.
 gpu_tests =
 if HAVE_CUDA
-gpu_tests += tests/gpu/device tests/gpu/cupti tests/gpu/kernels
+gpu_tests += tests/gpu/device tests/gpu/cupti tests/gpu/kernels tests/gpu/reference
 tests_gpu_reference_SOURCES = tests/gpu/reference.c tests/unit/reference-fixture.h \
   tests/unit/reference-emulate.h
 tests_gpu_device_SOURCES = tests/gpu/device.c tests/gpu/probe.cu tests/gpu/probe.h
