@@ -136,6 +136,7 @@ bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device
   a->group = (int32_t)(p->hq / p->hkv);
   a->sq = (int32_t)p->sq;
   a->sk = (int32_t)p->sk;
+  a->d = (int32_t)p->d;
   a->dv = (int32_t)p->dv;
   a->blocks = (int32_t)ceil_div(p->sq, k->km);
   a->section = (int32_t)section_heads(p, equal);
@@ -222,6 +223,14 @@ int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args 
     return ATTN_EINVAL;
   if (plan->grid == 0)
     return ATTN_OK;
+  a.q = args->q.data;
+  a.q_sb = args->q.sb;
+  a.q_ss = args->q.ss;
+  a.q_sh = args->q.sh;
+  a.k = args->k.data;
+  a.k_sb = args->k.sb;
+  a.k_ss = args->k.ss;
+  a.k_sh = args->k.sh;
   a.o = args->o.data;
   a.o_sb = args->o.sb;
   a.o_ss = args->o.ss;

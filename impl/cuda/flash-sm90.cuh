@@ -35,6 +35,7 @@
 enum {
   SM90_QREG = 1,   /* Q as register fragments instead of shared-memory operands */
   SM90_STREAM = 2, /* the pipeline runs on across row blocks */
+  SM90_GUARD = 4,  /* no row maximum where there is no mask: the sums tell when it was needed */
 };
 
 template <class T_, int D_, int DV_, int WGS_, int KN_, int STAGES_, int QSTAGES_, int PREGS_,
@@ -44,6 +45,7 @@ struct sm90_cfg {
   static constexpr int D = D_, DV = DV_, WGS = WGS_, KM = 64 * WGS_, KN = KN_;
   static constexpr int STAGES = STAGES_, QSTAGES = QSTAGES_, PREGS = PREGS_, CREGS = CREGS_;
   static constexpr bool QREG = FLAGS_ & SM90_QREG, STREAM = FLAGS_ & SM90_STREAM;
+  static constexpr bool GUARD = FLAGS_ & SM90_GUARD;
   static constexpr int EMU = EMU_; /* sixteenths of the exponentials that the FMA pipe computes */
   static constexpr int THREADS = 128 * (WGS + 1);
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, V_BYTES = KN * DV * 2;
@@ -320,13 +322,12 @@ SM90_DEV void sm90_qk(const sm90_lane &w, float (&S)[C::KN / 2], const uint32_t 
   wgmma_commit();
 }
 
-/* O (+)= P V, one group */
+/* O (+)= P V, one group; V is there */
 template <class C>
 SM90_DEV void sm90_pv(const sm90_lane &w, float (&O)[C::DV / 2], const uint32_t (&P)[C::KN / 4],
                       const sm90_ring<C::STAGES> &r, int add)
 {
   const uint32_t v0 = rederive(desc_lo(w.smem + C::V0 + r.slot() * C::V_BYTES, C::KN * 128));
-  mbar_wait(w.smem + C::V_FULL + 8 * r.slot(), r.phase());
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < C::KN / 16; k++)
@@ -358,12 +359,18 @@ SM90_DEV sm90_walk sm90_start(const sm90_lane &w, const sm90_params &p, const sm
   return k;
 }
 
+/* Every row sees all keys of step n. */
+SM90_DEV bool sm90_clear(const sm90_walk &k)
+{
+  return k.n < k.right && k.n >= k.left;
+}
+
 /* Hides the keys of step n that this thread's rows do not see. */
 template <class C>
 SM90_DEV void sm90_mask(const sm90_lane &w, const sm90_params &p, const sm90_walk &k, int count,
                         float (&S)[C::KN / 2])
 {
-  if (k.n < k.right && k.n >= k.left)
+  if (sm90_clear(k))
     return;
   const sm90_tile t = sm90_read<C>(w, count);
   const int base = k.n * C::KN + 2 * (w.lane & 3), at = t.m0 + w.row + sm90_shift(p, t.sq, t.sk);
@@ -395,26 +402,26 @@ SM90_DEV float quad_sum(float x)
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* Two rows' state: the maximum in use, the sum of this thread's part. */
+/* Two rows' state: the maximum in use, in log2 units, and the sum of this thread's part. */
 struct sm90_rows {
   float m[2], l[2];
 };
 
-/* 2^(s c - mc) without the special-function unit, relative error 9e-5 (a cubic, exact at integers);
- * s c - mc is at most 8, and below -120 it counts as -120.  The saturating multiply-add clamps, and
- * adding 1.5 * 2^23 rounded down leaves the integer part in the low bits. */
-SM90_DEV float sm90_ex2_fma(float s, float c128, float m128)
+/* 2^(s c - m) without the special-function unit, relative error 9e-5 (a cubic, exact at integers);
+ * s c - m counts as 127 above that and as -127, which gives 0, below.  The saturating multiply-add
+ * clamps (NaN, too), and adding 1.5 * 2^23 rounded down leaves the integer part in the low bits. */
+SM90_DEV float sm90_ex2_fma(float s, float c254, float m254)
 {
-  const float magic = 12582912.f - 120.f;
-  const float x = __saturatef(fmaf(s, c128, m128));
-  const float r = __fmaf_rd(x, 128.f, magic), f = fmaf(x, 128.f, magic - r);
+  const float magic = 12582912.f - 127.f;
+  const float x = __saturatef(fmaf(s, c254, m254));
+  const float r = __fmaf_rd(x, 254.f, magic), f = fmaf(x, 254.f, magic - r);
   const float y = fmaf(fmaf(fmaf(0.07706705f, f, 0.22764498f), f, 0.69511682f), f, 1.f);
   return __int_as_float((__float_as_int(r) << 23) + __float_as_int(y));
 }
 
-/* S becomes P; true if O must be multiplied by alpha. */
-template <int EMU, int N>
-SM90_DEV bool sm90_softmax(float (&S)[N], sm90_rows &s, float (&alpha)[2], float c)
+/* Moves the maxima up to those of S, unless they grew by 8 or less; alpha: what that does to O. */
+template <int N>
+SM90_DEV bool sm90_raise(const float (&S)[N], sm90_rows &s, float (&alpha)[2], float c)
 {
   bool grew = false;
 #pragma unroll
@@ -425,25 +432,138 @@ SM90_DEV bool sm90_softmax(float (&S)[N], sm90_rows &s, float (&alpha)[2], float
       a = fmaxf(a, S[4 * j + 2 * h]);
       b = fmaxf(b, S[4 * j + 2 * h + 1]);
     }
-    const float m = quad_max(fmaxf(a, b));
-    const bool grow = (m - s.m[h]) * c > 8.f;
-    alpha[h] = grow ? ex2((s.m[h] - m) * c) : 1.f;
+    const float m = quad_max(fmaxf(a, b)) * c;
+    const bool grow = m - s.m[h] > 8.f;
+    alpha[h] = grow ? ex2(s.m[h] - m) : 1.f;
     s.m[h] = grow ? m : s.m[h];
     grew |= grow;
   }
+  return __any_sync(~0u, grew);
+}
+
+/* S becomes P = 2^(S c - m); t: this thread's sums. */
+template <int EMU, int N>
+SM90_DEV void sm90_exp(float (&S)[N], const sm90_rows &s, float (&t)[2], float c)
+{
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const float mc = fmaxf(s.m[h] * c, -FLT_MAX), c128 = c / 128, m128 = (120.f - mc) / 128;
+    const float m = fmaxf(s.m[h], -FLT_MAX), c254 = c / 254, m254 = (127.f - m) / 254;
     float sum[2] = {0.f, 0.f};
 #pragma unroll
     for (int i = 0; i < N / 2; i++) {
       float &x = S[i / 2 * 4 + 2 * h + i % 2];
-      x = i * 5 % 16 < EMU ? sm90_ex2_fma(x, c128, m128) : ex2(fmaf(x, c, -mc));
+      x = i * 5 % 16 < EMU ? sm90_ex2_fma(x, c254, m254) : ex2(fmaf(x, c, -m));
       sum[i % 2] += x;
     }
-    s.l[h] = fmaf(s.l[h], alpha[h], sum[0] + sum[1]);
+    t[h] = sum[0] + sum[1];
   }
-  return __any_sync(~0u, grew);
+}
+
+/* S = Q K^T once more, from global memory, for a tile without masked keys.  Few registers count
+ * here, not time: the parameters are read through a pointer whose origin is hidden, lest what
+ * follows from them be kept in registers all along. */
+template <class C>
+static __device__ __forceinline__ void sm90_again(const sm90_lane &w, const sm90_params &params,
+                                                  int n, int count, float (&S)[C::KN / 2])
+{
+  const sm90_params *hidden = &params;
+  asm volatile("" : "+l"(hidden));
+  const sm90_params &p = *hidden;
+  const sm90_tile t = sm90_read<C>(w, count);
+  const int seq = p.items ? 0 : t.seq, col = 2 * (w.lane & 3), row = t.m0 + w.row;
+  const int64_t key = (p.items ? p.cu_k[t.seq] : 0) + n * C::KN + w.lane / 4;
+  const uint16_t *q = (const uint16_t *)p.q + seq * p.q_sb + t.head * p.q_sh + col +
+                      (int64_t)(t.row0 + min(row, t.sq - 1)) * p.q_ss;
+  const int64_t down = (min(row + 8, t.sq - 1) - min(row, t.sq - 1)) * p.q_ss;
+  const uint16_t *k =
+      (const uint16_t *)p.k + seq * p.k_sb + key * p.k_ss + t.head / p.group * p.k_sh + col;
+#pragma unroll
+  for (int j = 0; j < C::KN / 8; j++) {
+    float *s = &S[4 * j];
+    s[0] = s[1] = s[2] = s[3] = 0.f;
+#pragma unroll 1
+    for (int i = 0; i < p.d; i += 16) {
+      const bool two = i + 8 < p.d;
+      const uint32_t a[4] = {ldg32(q + i), ldg32(q + down + i), two ? ldg32(q + i + 8) : 0,
+                             two ? ldg32(q + down + i + 8) : 0};
+      mma_m16n8k16(typename C::T(), s, a, ldg32(k + i), two ? ldg32(k + i + 8) : 0);
+    }
+    k += 8 * p.k_ss;
+  }
+}
+
+/* Below it, sums of 2^(S c - m) are taken as they are: the maximum in use may be 8 below the true
+ * one.  Above the second, they may have overflowed. */
+#define SM90_HIGH 16384.f
+#define SM90_LOST 1.329228e36f
+
+/* The maxima in use turned out low, but nothing overflowed: moves them by powers of two. */
+template <int N>
+SM90_DEV void sm90_shrink(float (&S)[N], sm90_rows &s, float (&t)[2], float (&alpha)[2])
+{
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const float top = quad_max(t[h]), by = top < SM90_HIGH ? 0.f : ceilf(lg2(top)), f = ex2(-by);
+    s.m[h] += by;
+    alpha[h] *= f;
+    t[h] *= f;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+      S[i / 2 * 4 + 2 * h + i % 2] *= f;
+  }
+}
+
+/* What a softmax step leaves to be done when the P V beside it has finished. */
+struct sm90_step {
+  float t[2], alpha[2]; /* this step's sums; what O must be multiplied by */
+  bool rescale;         /* alpha is not 1 */
+  bool low;             /* the maximum in use was too low */
+};
+
+/* S becomes P.  Without a careful step's maximum it may turn out that one was needed; after a
+ * careful step every row that sees a key has one. */
+template <class C>
+SM90_DEV void sm90_softmax(const sm90_lane &w, const sm90_params &p, const sm90_walk &k, int count,
+                           bool first, float (&S)[C::KN / 2], sm90_rows &s, sm90_step &x)
+{
+  const bool careful = !C::GUARD || first || k.n >= k.right - 1 || k.n < k.left;
+  x.alpha[0] = x.alpha[1] = 1.f;
+  x.rescale = false;
+  if (careful) {
+    sm90_mask<C>(w, p, k, count, S);
+    x.rescale = sm90_raise(S, s, x.alpha, p.c);
+  }
+  sm90_exp<C::EMU>(S, s, x.t, p.c);
+  x.low = C::GUARD && !careful && !__all_sync(~0u, fmaxf(x.t[0], x.t[1]) < SM90_HIGH);
+}
+
+/* Mends a step whose maximum was too low, and adds its sums. */
+template <class C>
+SM90_DEV void sm90_settle(const sm90_lane &w, const sm90_params &p, const sm90_walk &k, int count,
+                          float (&S)[C::KN / 2], sm90_rows &s, sm90_step &x)
+{
+  if (x.low) {
+    x.rescale = true;
+    if (__all_sync(~0u, x.t[0] < SM90_LOST && x.t[1] < SM90_LOST)) {
+      sm90_shrink(S, s, x.t, x.alpha);
+    } else {
+      sm90_again<C>(w, p, k.n, count, S);
+      sm90_raise(S, s, x.alpha, p.c);
+      sm90_exp<0>(S, s, x.t, p.c);
+    }
+  }
+  s.l[0] = fmaf(s.l[0], x.alpha[0], x.t[0]);
+  s.l[1] = fmaf(s.l[1], x.alpha[1], x.t[1]);
+}
+
+/* Waits for V, after softmax and before the wait for the P V that runs beside it.  The parity seems
+ * to depend on the sums (which are never negative), and the wait is a branch: otherwise ptxas moves
+ * the wait for P V up in front of softmax, which serialises the two. */
+template <class C>
+SM90_DEV void sm90_await_v(const sm90_lane &w, const sm90_params &p,
+                           const sm90_ring<C::STAGES> &r, const sm90_step &x)
+{
+  mbar_wait(w.smem + C::V_FULL + 8 * r.slot(), r.phase() ^ (fminf(x.t[0], x.t[1]) < -p.c));
 }
 
 template <class T, int N>
@@ -493,7 +613,7 @@ SM90_DEV void sm90_finish(const sm90_lane &w, const sm90_params &p, const sm90_t
     f[h] = empty ? 0.f : rcp(l);
     if ((w.lane & 3) == 0 && row + 8 * h < t.sq)
       p.lse[seq * p.lse_sb + t.head * p.lse_sh + t.row0 + row + 8 * h] =
-          empty ? -INFINITY : (s.m[h] * p.c + lg2(l)) * 0.693147180559945f;
+          empty ? -INFINITY : (s.m[h] + lg2(l)) * 0.693147180559945f;
   }
 }
 
@@ -539,20 +659,29 @@ SM90_DEV void sm90_store_empty(const sm90_lane &w, const sm90_params &p, const s
   }
 }
 
+enum sm90_next { SM90_END, SM90_EMPTY, SM90_WORK };
+
+/* Waits for the count-th tile: none, one without keys, or work. */
+template <class C>
+SM90_DEV enum sm90_next sm90_peek(const sm90_lane &w, const sm90_params &p, int count, sm90_walk &k)
+{
+  mbar_wait(w.smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
+  const sm90_tile t = sm90_read<C>(w, count);
+  if (sm90_uniform(t.m0) < 0)
+    return SM90_END;
+  k = sm90_start<C>(w, p, t);
+  return k.lo < k.n ? SM90_WORK : SM90_EMPTY;
+}
+
 /* Goes to the next tile that has keys; those without are written on the way.  False: none left. */
 template <class C>
 SM90_DEV bool sm90_advance(const sm90_lane &w, const sm90_params &p, int &count, sm90_walk &k)
 {
   for (;;) {
-    count++;
-    mbar_wait(w.smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
-    const sm90_tile t = sm90_read<C>(w, count);
-    if (sm90_uniform(t.m0) < 0)
-      return false;
-    k = sm90_start<C>(w, p, t);
-    if (k.lo < k.n)
-      return true;
-    sm90_store_empty<C>(w, p, t);
+    const enum sm90_next next = sm90_peek<C>(w, p, ++count, k);
+    if (next != SM90_EMPTY)
+      return next == SM90_WORK;
+    sm90_store_empty<C>(w, p, sm90_read<C>(w, count));
     sm90_forget<C>(w, count);
   }
 }
@@ -562,33 +691,47 @@ SM90_DEV sm90_rows sm90_fresh()
   return sm90_rows{{-INFINITY, -INFINITY}, {0.f, 0.f}};
 }
 
+/* The first step of a row block with nothing beside it. */
+template <class C>
+SM90_DEV void sm90_begin(const sm90_lane &w, const sm90_params &p, int count, sm90_walk &k,
+                         float (&S)[C::KN / 2], uint32_t (&P)[C::KN / 4], uint32_t (&Q)[C::D / 4],
+                         sm90_ring<C::STAGES> &r, sm90_ring<C::QSTAGES> &qr, sm90_rows &s)
+{
+  sm90_step x;
+  s = sm90_fresh();
+  sm90_take_q<C>(w, qr, Q);
+  k.n--;
+  sm90_qk<C>(w, S, Q, qr.slot(), r);
+  wgmma_wait<0>();
+  pin(S);
+  sm90_release(w, C::K_EMPTY + 8 * r.slot());
+  if (k.n == k.lo)
+    sm90_drop_q<C>(w, qr);
+  sm90_softmax<C>(w, p, k, count, true, S, s, x);
+  sm90_await_v<C>(w, p, r, x);
+  s.l[0] = x.t[0];
+  s.l[1] = x.t[1];
+  r = r.next();
+  sm90_pack<typename C::T>(P, S);
+}
+
 /* The pipeline stops at the end of each row block. */
 template <class C>
 SM90_DEV void sm90_consume_tiles(const sm90_lane &w, const sm90_params &p)
 {
-  float S[C::KN / 2] = {}, O[C::DV / 2] = {}, alpha[2];
+  float S[C::KN / 2], O[C::DV / 2], f[2];
   uint32_t P[C::KN / 4], Q[C::D / 4];
   sm90_ring<C::STAGES> r = {};
   sm90_ring<C::QSTAGES> qr = {};
+  sm90_rows s;
   sm90_walk k;
   int count = -1;
   while (sm90_advance<C>(w, p, count, k)) {
-    sm90_rows s = sm90_fresh();
+    sm90_begin<C>(w, p, count, k, S, P, Q, r, qr, s);
     undefine(O);
-    sm90_take_q<C>(w, qr, Q);
-    k.n--;
-    sm90_qk<C>(w, S, Q, qr.slot(), r);
-    wgmma_wait<0>();
-    pin(S);
-    sm90_release(w, C::K_EMPTY + 8 * r.slot());
-    r = r.next();
-    if (k.n == k.lo)
-      sm90_drop_q<C>(w, qr);
-    sm90_mask<C>(w, p, k, count, S);
-    sm90_softmax<C::EMU>(S, s, alpha, p.c);
-    sm90_pack<typename C::T>(P, S);
     int add = 0;
     while (k.n > k.lo) {
+      sm90_step x;
       k.n--;
       sm90_qk<C>(w, S, Q, qr.slot(), r);
       sm90_pv<C>(w, O, P, r.before(), add);
@@ -597,97 +740,98 @@ SM90_DEV void sm90_consume_tiles(const sm90_lane &w, const sm90_params &p)
       sm90_release(w, C::K_EMPTY + 8 * r.slot());
       if (k.n == k.lo)
         sm90_drop_q<C>(w, qr);
-      sm90_mask<C>(w, p, k, count, S);
-      const bool rescale = sm90_softmax<C::EMU>(S, s, alpha, p.c);
+      sm90_softmax<C>(w, p, k, count, false, S, s, x);
+      sm90_await_v<C>(w, p, r, x);
       wgmma_wait<0>();
       pin(O);
       pin(P);
       sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
       r = r.next();
+      sm90_settle<C>(w, p, k, count, S, s, x);
       sm90_pack<typename C::T>(P, S);
-      if (rescale)
-        sm90_rescale(O, alpha);
+      if (x.rescale)
+        sm90_rescale(O, x.alpha);
       add = 1;
     }
     sm90_pv<C>(w, O, P, r.before(), add);
-    sm90_finish(w, p, sm90_read<C>(w, count), s, alpha);
+    sm90_finish(w, p, sm90_read<C>(w, count), s, f);
     wgmma_wait<0>();
     pin(O);
     sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
-    sm90_rescale(O, alpha);
+    sm90_rescale(O, f);
     sm90_store<C>(w, p, sm90_read<C>(w, count), O);
     sm90_forget<C>(w, count);
   }
 }
 
 /* The pipeline runs on: the first S of a row block is computed beside the last P V of the one
- * before it. */
+ * before it.  It stops before a row block without keys: were it still to hold the tile before in
+ * the mailbox while it passes over many of those, the mailbox would be full. */
 template <class C>
 SM90_DEV void sm90_consume_stream(const sm90_lane &w, const sm90_params &p)
 {
-  float S[C::KN / 2] = {}, O[C::DV / 2] = {}, alpha[2];
+  float S[C::KN / 2] = {}, O[C::DV / 2] = {}, f[2];
   uint32_t P[C::KN / 4], Q[C::D / 4];
   sm90_ring<C::STAGES> r = {};
   sm90_ring<C::QSTAGES> qr = {};
+  sm90_rows s;
   sm90_walk k;
-  int count = -1;
-  if (!sm90_advance<C>(w, p, count, k))
-    return;
-  sm90_rows s = sm90_fresh();
-  sm90_take_q<C>(w, qr, Q);
-  k.n--;
-  sm90_qk<C>(w, S, Q, qr.slot(), r);
-  wgmma_wait<0>();
-  pin(S);
-  sm90_release(w, C::K_EMPTY + 8 * r.slot());
-  r = r.next();
-  if (k.n == k.lo)
-    sm90_drop_q<C>(w, qr);
-  sm90_mask<C>(w, p, k, count, S);
-  sm90_softmax<C::EMU>(S, s, alpha, p.c);
-  sm90_pack<typename C::T>(P, S);
-  int add = 0, out;
-  float f[2];
-  for (;;) {
-    const bool last = k.n == k.lo;
-    out = count;
-    if (last) {
-      sm90_finish(w, p, sm90_read<C>(w, count), s, f);
-      if (!sm90_advance<C>(w, p, count, k))
-        break;
-      sm90_take_q<C>(w, qr, Q);
-      s = sm90_fresh();
+  int count = 0, out;
+  for (enum sm90_next next = sm90_peek<C>(w, p, count, k); next != SM90_END;) {
+    if (next == SM90_EMPTY) {
+      sm90_store_empty<C>(w, p, sm90_read<C>(w, count));
+      sm90_forget<C>(w, count);
+      next = sm90_peek<C>(w, p, ++count, k);
+      continue;
     }
-    k.n--;
-    sm90_qk<C>(w, S, Q, qr.slot(), r);
+    sm90_begin<C>(w, p, count, k, S, P, Q, r, qr, s);
+    int add = 0;
+    for (;;) {
+      sm90_step x;
+      const bool last = k.n == k.lo;
+      out = count;
+      if (last) {
+        sm90_finish(w, p, sm90_read<C>(w, count), s, f);
+        next = sm90_peek<C>(w, p, ++count, k);
+        if (next != SM90_WORK)
+          break;
+        sm90_take_q<C>(w, qr, Q);
+        s = sm90_fresh();
+      }
+      k.n--;
+      sm90_qk<C>(w, S, Q, qr.slot(), r);
+      sm90_pv<C>(w, O, P, r.before(), add);
+      wgmma_wait<1>();
+      pin(S);
+      sm90_release(w, C::K_EMPTY + 8 * r.slot());
+      if (k.n == k.lo)
+        sm90_drop_q<C>(w, qr);
+      sm90_softmax<C>(w, p, k, count, last, S, s, x);
+      sm90_await_v<C>(w, p, r, x);
+      wgmma_wait<0>();
+      pin(O);
+      pin(P);
+      sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
+      r = r.next();
+      sm90_settle<C>(w, p, k, count, S, s, x);
+      sm90_pack<typename C::T>(P, S);
+      if (last) {
+        sm90_rescale(O, f);
+        sm90_store<C>(w, p, sm90_read<C>(w, out), O);
+        sm90_forget<C>(w, out);
+      } else if (x.rescale) {
+        sm90_rescale(O, x.alpha);
+      }
+      add = !last;
+    }
     sm90_pv<C>(w, O, P, r.before(), add);
-    wgmma_wait<1>();
-    pin(S);
-    sm90_release(w, C::K_EMPTY + 8 * r.slot());
-    if (k.n == k.lo)
-      sm90_drop_q<C>(w, qr);
-    sm90_mask<C>(w, p, k, count, S);
-    const bool rescale = sm90_softmax<C::EMU>(S, s, alpha, p.c);
     wgmma_wait<0>();
     pin(O);
-    pin(P);
     sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
-    r = r.next();
-    sm90_pack<typename C::T>(P, S);
-    if (last) {
-      sm90_rescale(O, f);
-      sm90_store<C>(w, p, sm90_read<C>(w, out), O);
-      sm90_forget<C>(w, out);
-    } else if (rescale) {
-      sm90_rescale(O, alpha);
-    }
-    add = !last;
+    sm90_rescale(O, f);
+    sm90_store<C>(w, p, sm90_read<C>(w, out), O);
+    sm90_forget<C>(w, out);
   }
-  sm90_pv<C>(w, O, P, r.before(), add);
-  wgmma_wait<0>();
-  pin(O);
-  sm90_rescale(O, f);
-  sm90_store<C>(w, p, sm90_read<C>(w, out), O);
 }
 
 /* ---- kernel ---------------------------------------------------------------------------------- */
@@ -698,7 +842,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                const __grid_constant__ CUtensorMap mv, const __grid_constant__ sm90_params p)
 {
   extern __shared__ __align__(1024) uint8_t shared[];
-  const uint32_t smem = smem_addr(shared);
+  const uint32_t smem = rederive(smem_addr(shared));
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::QSTAGES; i++) {
       mbar_init(smem + C::Q_FULL + 8 * i, 1);

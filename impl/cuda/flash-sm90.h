@@ -25,14 +25,16 @@ struct sm90_item {
 /* Everything a kernel needs besides its three tensor maps.  Lengths are in rows. */
 struct sm90_params {
   void *o;
+  const void *q, *k;
   float *lse;
   int64_t o_sb, o_ss, o_sh, lse_sb, lse_sh; /* elements */
+  int64_t q_sb, q_ss, q_sh, k_sb, k_ss, k_sh;
   const int32_t *cu_q, *cu_k;               /* ragged: b + 1 offsets; NULL: uniform */
   int32_t *counter; /* how many tiles beyond the grid were claimed; NULL: strided statically */
   int32_t *items;   /* ragged: how many row blocks; NULL: uniform */
   struct sm90_item *item; /* ragged: they, longest first */
   int32_t b, hq, group;   /* group: query heads on one K/V head */
-  int32_t sq, sk, dv;     /* ragged: the longest sequence's */
+  int32_t sq, sk, d, dv;  /* ragged: the longest sequence's */
   int32_t blocks;         /* uniform: row blocks of a sequence */
   int32_t section;     /* heads whose tiles are scheduled together, so that their K, V stay in L2 */
   int32_t topleft;     /* query i sits at key i, not at key i + sk - sq */

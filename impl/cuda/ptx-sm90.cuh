@@ -254,6 +254,32 @@ struct wgmma;
 SM90_WGMMA_ALL(__nv_bfloat16, "bf16")
 SM90_WGMMA_ALL(__half, "f16")
 
+/* ---- mma.sync -------------------------------------------------------------------------------- */
+
+/* d[16 x 8] += a[16 x 16] b[16 x 8], one warp; the first argument only names the type */
+SM90_DEV void mma_m16n8k16(__nv_bfloat16, float *d, const uint32_t (&a)[4], uint32_t b0,
+                           uint32_t b1)
+{
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+SM90_DEV void mma_m16n8k16(__half, float *d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* two neighbouring elements, 4-byte aligned */
+SM90_DEV uint32_t ldg32(const uint16_t *p)
+{
+  return __ldg((const unsigned int *)p);
+}
+
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
 SM90_DEV float ex2(float x)
