@@ -95,6 +95,15 @@ static __global__ void fill_kernel(uint32_t *to, uint32_t pattern, size_t bytes)
     ((unsigned char *)(to + bytes / 4))[first] = (unsigned char)(pattern >> 8 * first);
 }
 
+/* The sign is the top bit of an element of either width. */
+template <typename T>
+static __global__ void flip_kernel(T *data, size_t n, uint64_t key)
+{
+  size_t step = (size_t)gridDim.x * blockDim.x;
+  for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+    data[i] ^= (T)((rng_at(key, i / 64) >> (i % 64) & 1) << (8 * sizeof(T) - 1));
+}
+
 /* Box-Muller on a counter-based stream. */
 static __global__ void normal_kernel(__nv_bfloat16 *to, size_t n, uint64_t seed)
 {
@@ -149,6 +158,16 @@ cudaError_t cuda_kernel_fill(void *to, uint32_t pattern, size_t bytes, cudaStrea
 {
   unsigned blocks = blocks_for(bytes / 4, 1024, 4096);
   fill_kernel<<<blocks, 256, 0, stream>>>((uint32_t *)to, pattern, bytes);
+  return cudaGetLastError();
+}
+
+cudaError_t cuda_kernel_flip(void *data, size_t width, size_t n, uint64_t key, cudaStream_t stream)
+{
+  unsigned blocks = blocks_for(n, 1024, 4096);
+  if (width == 2)
+    flip_kernel<<<blocks, 256, 0, stream>>>((uint16_t *)data, n, key);
+  else
+    flip_kernel<<<blocks, 256, 0, stream>>>((uint32_t *)data, n, key);
   return cudaGetLastError();
 }
 

@@ -3,9 +3,9 @@
  * cuda-timing.c - one honest timing of a launch on a GPU ("hidden-events").
  *
  * The stream is held by a gate kernel that spins on a host flag; behind it are queued the flush (if
- * cold), a clock reading, an event, the launch, an event, a clock reading.  Only then is the gate
- * opened, so neither the host's launch cost nor its jitter lies between the events.  From the pair
- * is taken what the same pair shows around an empty kernel.
+ * cold), a clock reading, an event, the launch, an event, a clock reading (and what the caller
+ * wants around it).  Only then is the gate opened, so neither the host's launch cost nor its jitter
+ * lies between the events.  From the pair is taken what the same pair shows around an empty kernel.
  *
  * Rested mode pauses first.  Sustained mode does not: the caller warms up by timing, without
  * pauses, for three seconds or more, and throws those samples away.
@@ -55,8 +55,11 @@ static int enqueue(struct device *dev, const struct device_timing *t, device_lau
                    void *ctx)
 {
   struct cuda *c = dev->self;
+  const struct device_around *around = dev->around;
   int sms = dev->info.multiprocessors;
-  int status = t->cache == CACHE_COLD ? cuda_flush(dev) : ATTN_OK;
+  int status = around ? around->before(around->ctx, c->stream) : ATTN_OK;
+  if (!status && t->cache == CACHE_COLD)
+    status = cuda_flush(dev);
   if (status)
     return status;
   CUDA_TRY(dev, cuda_kernel_clocks(c->clocks, sms, c->stream));
@@ -66,7 +69,7 @@ static int enqueue(struct device *dev, const struct device_timing *t, device_lau
     return status;
   CUDA_TRY(dev, cudaEventRecord(c->stop, c->stream));
   CUDA_TRY(dev, cuda_kernel_clocks(c->clocks + sms, sms, c->stream));
-  return ATTN_OK;
+  return around ? around->after(around->ctx, c->stream) : ATTN_OK;
 }
 
 /* The event pair, in seconds. */
@@ -100,15 +103,18 @@ static int measure_empty(struct device *dev)
 {
   struct cuda *c = dev->self;
   const struct device_timing warm = {CACHE_WARM, MODE_SUSTAINED, 0};
+  const struct device_around *around = dev->around;
   double pair[EMPTY_REPEATS];
   bool late;
+  int status = ATTN_OK;
   if (!isnan(c->empty_s))
     return ATTN_OK;
-  for (int i = -5; i < EMPTY_REPEATS; i++) {
-    int status = hidden_pair(dev, &warm, launch_empty, NULL, &pair[i < 0 ? 0 : i], &late);
-    if (status)
-      return status;
-  }
+  dev->around = NULL;
+  for (int i = -5; i < EMPTY_REPEATS && !status; i++)
+    status = hidden_pair(dev, &warm, launch_empty, NULL, &pair[i < 0 ? 0 : i], &late);
+  dev->around = around;
+  if (status)
+    return status;
   c->empty_s = stats_median(pair, EMPTY_REPEATS);
   return ATTN_OK;
 }

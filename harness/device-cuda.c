@@ -67,6 +67,7 @@ static int load_kernels(struct device *dev)
   CUDA_TRY(dev, cuda_kernel_empty(c->stream));
   CUDA_TRY(dev, cuda_kernel_clocks(c->clocks, sms, c->stream));
   CUDA_TRY(dev, cuda_kernel_fill(c->sink, 0, 1024, c->stream));
+  CUDA_TRY(dev, cuda_kernel_flip(c->sink, 2, 512, 1, c->stream));
   CUDA_TRY(dev, cuda_kernel_read(c->sink, 1024, c->sink, sms, c->stream));
   CUDA_TRY(dev, cudaEventRecord(c->start, c->stream));
   CUDA_TRY(dev, cudaEventRecord(c->stop, c->stream));
@@ -217,6 +218,20 @@ static int cuda_fill(struct device *dev, void *to, uint32_t pattern, size_t byte
   return ATTN_OK;
 }
 
+static int cuda_flip(struct device *dev, void *data, size_t width, size_t n, uint64_t key)
+{
+  struct cuda *c = dev->self;
+  CUDA_TRY(dev, cuda_kernel_flip(data, width, n, key, c->stream));
+  return ATTN_OK;
+}
+
+static int cuda_move(struct device *dev, void *to, const void *from, size_t bytes)
+{
+  struct cuda *c = dev->self;
+  CUDA_TRY(dev, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream));
+  return ATTN_OK;
+}
+
 int cuda_sync(struct device *dev)
 {
   CUDA_TRY(dev, cudaDeviceSynchronize());
@@ -256,6 +271,8 @@ const struct device_ops device_cuda = {
     .upload = cuda_upload,
     .download = cuda_download,
     .fill = cuda_fill,
+    .flip = cuda_flip,
+    .move = cuda_move,
     .sync = cuda_sync,
     .stream = cuda_stream,
     .time = cuda_time,

@@ -11,6 +11,7 @@
 
 #include "harness/clock.h"
 #include "harness/host-info.h"
+#include "harness/rng.h"
 #include "impl/cpu/machine.h"
 
 #include <math.h>
@@ -115,6 +116,18 @@ static int host_fill(struct device *dev, void *to, uint32_t pattern, size_t byte
   return ATTN_OK;
 }
 
+static int host_flip(struct device *dev, void *data, size_t width, size_t n, uint64_t key)
+{
+  unsigned char *sign =
+      (unsigned char *)data + width - 1; /* little-endian: the last byte's top bit */
+  for (size_t word = 0; word * 64 < n; word++) {
+    uint64_t bits = rng_at(key, word);
+    for (size_t i = word * 64; i < n && i < word * 64 + 64; i++, bits >>= 1)
+      sign[i * width] ^= (unsigned char)((bits & 1) << 7);
+  }
+  return ATTN_OK;
+}
+
 static int host_sync(struct device *dev)
 {
   return ATTN_OK;
@@ -151,16 +164,19 @@ static int flush(struct device *dev)
 static int host_time(struct device *dev, const struct device_timing *t, device_launch launch,
                      void *ctx, struct device_sample *out)
 {
-  int status = ATTN_OK;
+  const struct device_around *around = dev->around;
+  int status = around ? around->before(around->ctx, host_stream(dev)) : ATTN_OK;
   if (t->mode == MODE_RESTED)
     clock_pause(t->rest_s);
-  if (t->cache == CACHE_COLD)
+  if (!status && t->cache == CACHE_COLD)
     status = flush(dev);
   if (status)
     return status;
   double start = clock_now();
   status = launch(ctx, host_stream(dev));
   *out = (struct device_sample){.seconds = clock_now() - start, .mhz = NAN};
+  if (!status && around)
+    status = around->after(around->ctx, host_stream(dev));
   return status;
 }
 
@@ -171,7 +187,8 @@ static int host_state_begin(struct device *dev)
 
 static int host_state_end(struct device *dev, struct device_state *out)
 {
-  *out = (struct device_state){NAN, NAN, NAN, NAN, NAN, .throttle = UINT64_MAX, .ecc = -1, .mig = -1};
+  *out =
+      (struct device_state){NAN, NAN, NAN, NAN, NAN, .throttle = UINT64_MAX, .ecc = -1, .mig = -1};
   return ATTN_OK;
 }
 
@@ -187,6 +204,8 @@ const struct device_ops device_host = {
     .upload = host_copy,
     .download = host_copy,
     .fill = host_fill,
+    .flip = host_flip,
+    .move = host_copy,
     .sync = host_sync,
     .stream = host_stream,
     .time = host_time,

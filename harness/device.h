@@ -49,13 +49,21 @@ struct device_state {
   int mig;           /* likewise */
 };
 
+/* What time() enqueues on the stream around the run, outside of what it times: before ahead of the
+ * emptying of the cache, after behind the last clock. They must not wait. */
+struct device_around {
+  device_launch before, after;
+  void *ctx;
+};
+
 struct device {
   const struct device_ops *ops;
   struct attn_device info;
   char driver[32], runtime[32]; /* versions, "" where there is none */
   char uuid_hash[17];           /* first 16 hex digits of SHA-256 of the UUID (16 bytes), or "" */
   char error[256];
-  void *self; /* the device's own state */
+  const struct device_around *around; /* or NULL */
+  void *self;                         /* the device's own state */
 };
 
 struct device_options {
@@ -78,6 +86,10 @@ struct device_ops {
   int (*upload)(struct device *dev, void *to, const void *from, size_t bytes);
   int (*download)(struct device *dev, void *to, const void *from, size_t bytes);
   int (*fill)(struct device *dev, void *to, uint32_t pattern, size_t bytes);
+  /* The next two are enqueued on the stream. Flips the sign of element i of n, each width bytes,
+   * where bit i % 64 of rng_at(key, i / 64) is set. */
+  int (*flip)(struct device *dev, void *data, size_t width, size_t n, uint64_t key);
+  int (*move)(struct device *dev, void *to, const void *from, size_t bytes); /* on the device */
   int (*sync)(struct device *dev); /* everything on every stream; reports sticky errors */
   void *(*stream)(struct device *dev);
   int (*time)(struct device *dev, const struct device_timing *t, device_launch launch, void *ctx,

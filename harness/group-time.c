@@ -54,14 +54,16 @@ static int sample(struct group_work *w, struct live *l, double gap)
   struct device_sample s;
   struct record *r = &l->c->record;
   t.rest_s += gap;
-  int status = w->dev->ops->time(w->dev, &t, group_launch, l, &s);
+  int status = group_check_ahead(w);
+  if (!status)
+    status = w->dev->ops->time(w->dev, &t, group_launch, l, &s);
   if (status) {
     group_end(l->c, STATUS_CRASH, "time: %s", w->dev->error);
     return ATTN_EDEVICE;
   }
   r->samples[r->n++] = s.seconds;
   r->sample_mhz = r->n == 1 ? s.mhz : r->sample_mhz + (s.mhz - r->sample_mhz) / r->n;
-  return ATTN_OK;
+  return group_check_behind(w, l);
 }
 
 /* Sustained mode: everything in turn, unsampled, until the clocks have settled. */
@@ -124,8 +126,13 @@ int group_time(struct group_work *w)
   if (!status)
     status = warm_up(w);
   if (!status)
+    status = group_check_begin(w);
+  if (!status)
     status = rounds(w);
+  group_check_end(w);
   int ended = w->dev->ops->state_end(w->dev, &state);
+  if (!status)
+    status = group_check_inputs(w);
   for (int i = 0; i < w->g->n; i++) {
     if (!w->live[i].ready)
       continue;

@@ -8,15 +8,16 @@
 #include <math.h>
 #include <string.h>
 
+#include <stdio.h>
+
 #include "harness/group.h"
-#include "harness/tensors.h"
 
 /* Multiply-adds that a verdict may cost: about a second on two host cores, well under one on a
  * GPU with fast fp64. */
 #define HOST_BUDGET 4e9
 #define CUDA_BUDGET 4e11
 
-static int64_t rows_by_budget(const struct group_work *w)
+int64_t group_rows(const struct group_work *w)
 {
   const struct attn_problem *p = &w->g->problem;
   double budget = w->dev->info.kind == ATTN_CUDA ? CUDA_BUDGET : HOST_BUDGET;
@@ -27,42 +28,27 @@ static int64_t rows_by_budget(const struct group_work *w)
   return allowed >= rows ? 0 : allowed < 64 ? 64 : (int64_t)allowed;
 }
 
-static int truth(struct group_work *w, struct live *l, struct ref_verdict *v)
+static int truth(struct group_work *w, struct live *l, const struct attn_args *args,
+                 const struct ref_plan *plan, struct ref_verdict *v)
 {
-  struct ref_plan plan = {w->o->rows_max ? w->o->rows_max : rows_by_budget(w), w->o->seed};
   const struct attn_numerics *num = &l->c->impl->numerics;
   if (w->dev->info.kind == ATTN_CPU)
-    return ref_verify_host(&w->g->problem, num, &l->args, &plan, v);
+    return ref_verify_host(&w->g->problem, num, args, plan, v);
 #ifdef HAVE_CUDA
-  return ref_verify_cuda(&w->g->problem, num, &l->args, &plan, w->dev->ops->stream(w->dev), v);
+  return ref_verify_cuda(&w->g->problem, num, args, plan, w->dev->ops->stream(w->dev), v);
 #else
   return ATTN_EUNSUPPORTED;
 #endif
 }
 
-/* NaN-aware: a NaN ratio is the worst there is. */
-static double worse(double a, double b)
-{
-  return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
-}
-
-/* A record carries the worst of its verdicts. */
+/* The numbers of a record are those of its first verdict, which its seed repeats; a later one
+ * counts if it fails. */
 static void merge(struct record *r, const struct ref_verdict *v)
 {
-  if (!r->verified) {
-    r->verdict = *v;
-    r->verified = true;
+  if (r->verified && v->pass)
     return;
-  }
-  struct ref_verdict *m = &r->verdict;
-  if (m->pass && (!v->pass || v->bound_ratio > m->bound_ratio))
-    m->worst = v->worst;
-  m->pass = m->pass && v->pass;
-  m->bound_ratio = worse(m->bound_ratio, v->bound_ratio);
-  m->lse_bound_ratio = worse(m->lse_bound_ratio, v->lse_bound_ratio);
-  m->max_ulp = worse(m->max_ulp, v->max_ulp);
-  m->rel_fro = worse(m->rel_fro, v->rel_fro);
-  m->checked_rows = v->checked_rows > m->checked_rows ? v->checked_rows : m->checked_rows;
+  r->verdict = *v;
+  r->verified = true;
 }
 
 /* One run on poisoned outputs and workspace. A device error ends the case and loses the device. */
@@ -98,36 +84,51 @@ static int run_once(struct group_work *w, struct live *l)
   return ATTN_OK;
 }
 
-static void say_worst(struct group_case *c)
+static void say_worst(struct group_case *c, const char *when)
 {
   const struct ref_verdict *v = &c->record.verdict;
   const struct ref_worst *x = &v->worst;
   group_end(c, STATUS_FAIL,
-            "%s[seq %lld, row %lld, head %lld, col %lld] is %.9g, want %.9g +- %.3g",
+            "%s%s[seq %lld, row %lld, head %lld, col %lld] is %.9g, want %.9g +- %.3g", when,
             x->tensor ? x->tensor : "?", (long long)x->seq, (long long)x->row, (long long)x->head,
             (long long)x->col, x->got, x->want, x->bound);
+}
+
+int group_truth(struct group_work *w, struct live *l, const struct attn_args *args, int64_t rows,
+                uint64_t seed, const char *when)
+{
+  struct record *r = &l->c->record;
+  struct ref_plan plan = {rows, seed};
+  struct ref_verdict v;
+  int status = truth(w, l, args, &plan, &v);
+  if (status) {
+    group_end(l->c, STATUS_CRASH, "%sthe reference failed with status %d", when, status);
+    l->ready = false;
+    return status == ATTN_EDEVICE ? status : ATTN_OK;
+  }
+  merge(r, &v);
+  r->status = v.pass ? STATUS_PASS : STATUS_FAIL;
+  if (!v.pass)
+    say_worst(l->c, when);
+  l->ready = v.pass;
+  return ATTN_OK;
 }
 
 static int verdict(struct group_work *w, struct live *l)
 {
   struct record *r = &l->c->record;
-  struct ref_verdict v;
-  int status = truth(w, l, &v);
-  if (status) {
-    group_end(l->c, STATUS_CRASH, "the reference failed with status %d", status);
-    l->ready = false;
-    return status == ATTN_EDEVICE ? status : ATTN_OK;
-  }
-  merge(r, &v);
-  r->inputs_unchanged = tensors_inputs_unchanged(w->tensors);
-  if (!r->verdict.pass)
-    say_worst(l->c);
-  else if (r->inputs_unchanged == 0)
-    group_end(l->c, STATUS_FAIL, "the run changed its inputs");
-  else
-    r->status = STATUS_PASS;
-  l->ready = r->status == STATUS_PASS;
-  return ATTN_OK;
+  char when[64] = "";
+  if (w->fresh_seed)
+    snprintf(when, sizeof when, "with --seed %llu: ", (unsigned long long)w->fresh_seed);
+  int64_t rows = w->o->rows_max ? w->o->rows_max : group_rows(w);
+  int unchanged = tensors_inputs_unchanged(w->tensors);
+  int status = group_truth(w, l, &l->args, rows, w->o->seed, when);
+  r->inputs_unchanged = unchanged;
+  if (status || unchanged != 0)
+    return status;
+  group_end(l->c, STATUS_FAIL, "the run changed its inputs");
+  l->ready = false;
+  return tensors_restore(w->tensors);
 }
 
 int group_verify(struct group_work *w, struct live *l)

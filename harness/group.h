@@ -10,6 +10,7 @@
 #define HARNESS_GROUP_H
 
 #include "harness/record.h"
+#include "harness/tensors.h"
 
 #define GROUP_CASES 32
 #define GROUP_SAMPLES 512 /* per case and process */
@@ -49,9 +50,7 @@ struct group {
  * record, and the rest needs a new process. */
 int group_run(struct group *g, struct device *dev, const struct group_options *o);
 
-/* ---- between group.c, group-verify.c and group-time.c ---------------------------------------- */
-
-struct tensors;
+/* ---- between group.c and its parts ----------------------------------------------------------- */
 
 /* A case at work in this process. */
 struct live {
@@ -60,6 +59,14 @@ struct live {
   struct arena_buffer *workspace;
   struct attn_args args;
   bool ready; /* prepared and verified */
+  int many;   /* the timed run of which many rows are verified */
+};
+
+/* What surrounds timed runs (group-check.c). */
+struct group_check {
+  uint64_t key, drawn;                 /* of the signs; how many were drawn */
+  struct arena_buffer *copy[OPERANDS]; /* outputs as a timed run left them; NULL: no room */
+  struct device_around around;
 };
 
 struct group_work {
@@ -69,6 +76,8 @@ struct group_work {
   struct arena *arena;
   struct tensors *tensors;
   struct live live[GROUP_CASES];
+  struct group_check check;
+  uint64_t fresh_seed; /* of the inputs after timing; 0: those of o->seed are in place */
 };
 
 /* Says what case current (-1: none) is at, for the watchdog and for the reason of a crash. */
@@ -79,6 +88,19 @@ void group_end(struct group_case *c, enum record_status status, const char *form
     __attribute__((format(printf, 3, 4)));
 /* Poisons, runs, checks guards and verdict; merges the verdict into the record. */
 int group_verify(struct group_work *w, struct live *l);
+/* Compares rows of args' outputs with the truth; a case that fails ends, and says when. The
+ * record's numbers are those of its first verdict. */
+int group_truth(struct group_work *w, struct live *l, const struct attn_args *args, int64_t rows,
+                uint64_t seed, const char *when);
+/* Rows that a verdict's budget allows; 0: all. */
+int64_t group_rows(const struct group_work *w);
+/* Around all timed runs, and around one. */
+uint64_t group_entropy(void);
+int group_check_begin(struct group_work *w);
+void group_check_end(struct group_work *w);
+int group_check_ahead(struct group_work *w);
+int group_check_behind(struct group_work *w, struct live *l);
+int group_check_inputs(struct group_work *w);
 /* Interleaved samples of every ready case. */
 int group_time(struct group_work *w);
 /* Counters and kernels of every ready case. */

@@ -10,6 +10,7 @@
 #include "impl/cpu/machine.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const char *io_denied(struct device *dev)
 {
@@ -26,6 +27,10 @@ static int io_count(struct device *dev, device_launch launch, void *ctx, struct 
   if (status)
     return status;
   attn_machine_totals(m, &read, &written, NULL);
+  if (!read && !written) {
+    snprintf(out->reason, sizeof out->reason, "it makes no counted loads and stores (attn_machine)");
+    return ATTN_OK;
+  }
   *out = (struct counters){.source = "io-model",
                            .dram_read_bytes = (double)read,
                            .dram_write_bytes = (double)written,

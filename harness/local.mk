@@ -20,6 +20,7 @@ libattnbench_a_SOURCES += \
   harness/doctor.c harness/doctor.h \
   harness/floor.c \
   harness/group.c harness/group.h \
+  harness/group-check.c \
   harness/group-time.c \
   harness/group-verify.c \
   harness/history.c harness/history.h \
@@ -37,6 +38,7 @@ libattnbench_a_SOURCES += \
   harness/stats-test.c \
   harness/store.c harness/store.h \
   harness/tensors.c harness/tensors.h \
+  harness/tensors-flip.c \
   harness/worker.c harness/worker.h
 libattnbench_a_SOURCES += harness/sha256.c harness/sha256.h
 if HAVE_CUDA

@@ -201,6 +201,8 @@ static int exact_forward(struct tensors *t)
 int tensors_draw(struct tensors *t, uint64_t seed)
 {
   struct device *dev = t->arena->dev;
+  free(t->signs);
+  t->signs = NULL;
   for (int op = 0; op < OPERANDS; op++) {
     bool drawn = op <= OP_V || op == OP_DOUT;
     if (!t->used[op] || !drawn || !t->bytes[op])
@@ -256,6 +258,7 @@ int tensors_inputs_unchanged(struct tensors *t)
   void *scratch = NULL;
   size_t size = 0;
   int same = 1;
+  tensors_settle(t);
   for (int op = 0; op < OPERANDS && same == 1; op++) {
     if (!t->used[op] || t->output[op] || !t->host[op])
       continue;
@@ -293,6 +296,7 @@ void tensors_destroy(struct tensors *t)
     if (t->buffer[op])
       arena_free(t->arena, t->buffer[op]);
   }
+  free(t->signs);
   if (t->cu_q)
     arena_free(t->arena, t->cu_q);
   if (t->cu_k)

@@ -22,6 +22,7 @@ struct tensors {
   struct arena_buffer *buffer[OPERANDS];
   struct arena_buffer *cu_q, *cu_k;
   void *host[OPERANDS];  /* inputs as uploaded; owned */
+  uint64_t *signs;       /* flips that the host's copy has not followed yet; or NULL */
   struct attn_args args; /* device pointers; workspace left for the caller to set */
 };
 
@@ -41,6 +42,14 @@ int tensors_draw(struct tensors *t, uint64_t seed);
 int tensors_poison_outputs(struct tensors *t);
 /* 1: the inputs on the device still are what was uploaded, 0: changed, -1: could not tell */
 int tensors_inputs_unchanged(struct tensors *t);
+/* tensors-flip.c: new signs for one input, on the device; enqueued. */
+int tensors_flip(struct tensors *t, uint64_t key);
+/* The host's copies follow. */
+void tensors_settle(struct tensors *t);
+/* Uploads the inputs again, after something has changed them. */
+int tensors_restore(struct tensors *t);
+/* As tensors_inputs_unchanged, for a few random elements of each input. */
+int tensors_probe(struct tensors *t, uint64_t seed);
 /* A 64-bit hash of the output bits; *status is ATTN_OK or the reason why 0 came back. */
 uint64_t tensors_output_hash(struct tensors *t, int *status);
 void tensors_destroy(struct tensors *t);
