@@ -29,7 +29,6 @@ enum attn_cg_uid {
   UID_OFFSET_K,
   UID_OFFSET_V,
   UID_OFFSET_O,
-  UID_OFFSET_STATS,
   UID_END
 };
 

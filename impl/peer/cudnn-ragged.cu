@@ -22,8 +22,6 @@ static __global__ void ragged_index(struct attn_cudnn_ragged r)
   r.offset_o[i] = q * r.row_o;
   r.offset_k[i] = k * r.row_k;
   r.offset_v[i] = k * r.row_v;
-  if (r.offset_stats)
-    r.offset_stats[i] = q;
   if (i < r.b) {
     r.seqlen_q[i] = r.cu_seqlens_q[i + 1] - q;
     r.seqlen_k[i] = r.cu_seqlens_k[i + 1] - k;

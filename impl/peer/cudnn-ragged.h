@@ -16,7 +16,6 @@ struct attn_cudnn_ragged {
   const int32_t *cu_seqlens_q, *cu_seqlens_k;         /* (b + 1) */
   int32_t *seqlen_q, *seqlen_k;                       /* (b) */
   int64_t *offset_q, *offset_k, *offset_v, *offset_o; /* (b + 1), in elements */
-  int64_t *offset_stats;                              /* (b + 1), or NULL */
   int64_t row_q, row_k, row_v, row_o;                 /* elements of one token */
 };
 

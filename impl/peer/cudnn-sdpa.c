@@ -91,7 +91,7 @@ static struct shape transposed(const int64_t n[4])
 
 /* Lengths and ragged offsets; all absent in a uniform batch. */
 struct raggedness {
-  struct attn_cg_tensor seqlen_q, seqlen_k, q, k, v, o, stats;
+  struct attn_cg_tensor seqlen_q, seqlen_k, q, k, v, o;
 };
 
 static struct attn_cg_tensor index_tensor(struct attn_cg *g, enum attn_cg_uid uid,
@@ -111,8 +111,6 @@ static struct raggedness raggedness(struct attn_cg *g, const struct attn_cudnn_s
   r.k = index_tensor(g, UID_OFFSET_K, CUDNN_DATA_INT64, s->b + 1);
   r.v = index_tensor(g, UID_OFFSET_V, CUDNN_DATA_INT64, s->b + 1);
   r.o = index_tensor(g, UID_OFFSET_O, CUDNN_DATA_INT64, s->b + 1);
-  if (s->packed_stats)
-    r.stats = index_tensor(g, UID_OFFSET_STATS, CUDNN_DATA_INT64, s->b + 1);
   return r;
 }
 
@@ -124,12 +122,10 @@ static struct attn_cg_tensor bound_transposed(struct attn_cg *g, enum attn_cg_ui
   return attn_cg_bound(g, uid, io, transposed(n.n).n, transposed(stride).n, offset);
 }
 
-static struct attn_cg_tensor bound_stats(struct attn_cg *g, const struct attn_cudnn_spec *s,
-                                         const struct raggedness *r)
+static struct attn_cg_tensor bound_stats(struct attn_cg *g, const struct attn_cudnn_spec *s)
 {
-  const int64_t packed[4] = {s->hq * s->total_q, s->total_q, 1, 1};
-  return attn_cg_bound(g, UID_STATS, CUDNN_DATA_FLOAT, shape(s->b, s->hq, s->sq, 1).n,
-                       s->packed_stats ? packed : NULL, r->stats);
+  return attn_cg_bound(g, UID_STATS, CUDNN_DATA_FLOAT, shape(s->b, s->hq, s->sq, 1).n, NULL,
+                       attn_cg_none);
 }
 
 static struct attn_cg_tensor virtual_f32(struct attn_cg *g, struct shape n)
@@ -215,7 +211,7 @@ void attn_cudnn_forward(struct attn_cg *g, const struct attn_cudnn_spec *s)
       attn_cg_bound(g, UID_V, s->io, shape(s->b, s->hkv, s->sk, s->dv).n, s->stride_v, r.v);
   struct attn_cg_tensor o =
       attn_cg_bound(g, UID_O, s->io, shape(s->b, s->hq, s->sq, s->dv).n, s->stride_o, r.o);
-  struct attn_cg_tensor stats = bound_stats(g, s, &r), max, sum;
+  struct attn_cg_tensor stats = bound_stats(g, s), max, sum;
   struct attn_cg_tensor x = virtual_f32(g, shape(s->b, s->hq, s->sq, s->sk));
 
   attn_cg_matmul(g, q, kt, x, &qk);
@@ -302,7 +298,7 @@ static struct backward_tensors backward_tensors(struct attn_cg *g, const struct 
   t.vt = bound_transposed(g, UID_V, s->io, v, s->stride_v, r->v);
   t.o = attn_cg_bound(g, UID_O, s->io, o.n, s->stride_o, r->o);
   t.dout = attn_cg_bound(g, UID_DOUT, s->io, o.n, s->stride_o, r->o);
-  t.stats = bound_stats(g, s, r);
+  t.stats = bound_stats(g, s);
   t.dk = attn_cg_bound(g, UID_DK, s->io, k.n, s->stride_k, r->k);
   t.dv = attn_cg_bound(g, UID_DV, s->io, v.n, s->stride_v, r->v);
   return t;

@@ -13,8 +13,7 @@ enum attn_cudnn_diagonal { DIAGONAL_NONE, DIAGONAL_TOP_LEFT, DIAGONAL_BOTTOM_RIG
 struct attn_cudnn_spec {
   cudnnDataType_t io;
   bool backward, deterministic;
-  bool ragged;       /* packed sequences: ragged offsets, lengths and a padding mask */
-  bool packed_stats; /* ragged: lse (hq, total_q) by ragged offsets, otherwise dense */
+  bool ragged; /* packed sequences: ragged offsets, lengths, a padding mask; dense stats */
   int64_t b, hq, hkv, sq, sk, d, dv, total_q;
   float scale;
   enum attn_cudnn_diagonal diagonal; /* keys right of it, plus right, are masked */

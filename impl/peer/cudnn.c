@@ -48,14 +48,15 @@ static char provenance[96] = "NVIDIA cuDNN 9, closed source";
 
 /* ---- what is refused without asking cuDNN --------------------------------------------------- */
 
-/* Some query sees no key. cuDNN's masks need one in every row of a sequence that has keys. */
+/* Some query sees no key, or some key has no query: cuDNN leaves such rows of O, or of dK and dV,
+ * unwritten (seen with 9.14). */
 static bool has_blind_rows(const struct attn_problem *p)
 {
   for (int64_t s = 0; s < p->b; s++) {
     int64_t sq, sk, lo, hi;
     attn_problem_seq(p, s, &sq, &sk);
     attn_problem_visible(p, sq, sk, 0, &lo, &hi);
-    if (sq > 0 && sk > 0 && lo >= hi)
+    if ((sq > 0) != (sk > 0) || (sq > 0 && lo >= hi))
       return true;
   }
   return false;
@@ -75,7 +76,8 @@ static const char *refusal(const struct attn_problem *p, const struct attn_devic
       {p->alibi, "the cuDNN wrapper has no alibi"},
       {p->dropout_p != 0, "cuDNN draws another dropout mask than reference/SEMANTICS defines"},
       {p->page != 0, "the cuDNN wrapper has no paged KV"},
-      {has_blind_rows(p), "some queries see no key: cuDNN's masks need seqlen_q <= seqlen_k"},
+      {has_blind_rows(p),
+       "some queries see no key, or keys have no query: cuDNN leaves their rows unwritten"},
   };
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
     if (checks[i].no)
@@ -91,7 +93,7 @@ static void lay_out(struct plan *plan, size_t backend_bytes)
   const struct attn_cudnn_spec *s = &plan->spec;
   const size_t rows = (size_t)(s->b * s->hq * s->sq), b = (size_t)s->b;
   const size_t bytes[UID_END] = {
-      [UID_STATS] = s->ragged && !s->packed_stats ? rows * sizeof(float) : 0,
+      [UID_STATS] = s->ragged ? rows * sizeof(float) : 0,
       [UID_SOFTMAX_SUM] = rows * sizeof(float),
       [UID_DQ_ACCUM] = rows * (size_t)s->d * sizeof(float),
       [UID_SEQLEN_Q] = b * sizeof(int32_t),
@@ -100,7 +102,6 @@ static void lay_out(struct plan *plan, size_t backend_bytes)
       [UID_OFFSET_K] = (b + 1) * sizeof(int64_t),
       [UID_OFFSET_V] = (b + 1) * sizeof(int64_t),
       [UID_OFFSET_O] = (b + 1) * sizeof(int64_t),
-      [UID_OFFSET_STATS] = (b + 1) * sizeof(int64_t),
   };
   size_t at = 0;
   for (int uid = 0; uid < UID_END; uid++) {
@@ -311,7 +312,6 @@ static int index_sequences(const struct plan *plan, const struct attn_args *a, v
       .offset_k = address(plan, a, UID_OFFSET_K),
       .offset_v = address(plan, a, UID_OFFSET_V),
       .offset_o = address(plan, a, UID_OFFSET_O),
-      .offset_stats = address(plan, a, UID_OFFSET_STATS),
       .row_q = s->stride_q[2],
       .row_k = s->stride_k[2],
       .row_v = s->stride_v[2],
@@ -332,11 +332,11 @@ static int run(void *self, const struct attn_args *a, void *stream)
                                    s->total_q,    a->cu_seqlens_q, address(plan, a, UID_STATS),
                                    a->lse};
   int rc = index_sequences(plan, a, stream);
-  if (!rc && s->backward && !s->packed_stats)
+  if (!rc && s->backward)
     rc = attn_cudnn_stats_unpack(&stats, stream) ? ATTN_EDEVICE : ATTN_OK;
   if (!rc)
     rc = execute(plan, a, stream);
-  if (!rc && !s->backward && !s->packed_stats)
+  if (!rc && !s->backward)
     rc = attn_cudnn_stats_pack(&stats, stream) ? ATTN_EDEVICE : ATTN_OK;
   return rc;
 }
