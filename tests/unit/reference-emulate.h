@@ -116,7 +116,7 @@ struct emu_row {
 };
 
 /* Test's own dropout, from the published constants. */
-static float emu_kept(const struct fixture *f, int64_t s, int64_t h, int64_t i, int64_t j)
+static double emu_kept(const struct fixture *f, int64_t s, int64_t h, int64_t i, int64_t j)
 {
   double p = f->p.dropout_p;
   if (p == 0)
@@ -126,13 +126,13 @@ static float emu_kept(const struct fixture *f, int64_t s, int64_t h, int64_t i, 
   uint32_t x = (uint32_t)((i >> 4) * 8 + (i & 7)) ^ (uint32_t)(f->p.dropout_seed >> 32);
   uint32_t y = (uint32_t)((j >> 4) * 8 + (j & 7));
   for (int r = 0; r < 7; r++, k += 2654435769u) {
-    uint64_t w = 3528531795u * (uint64_t)x;
+    uint64_t w = 3528905107u * (uint64_t)x;
     x = (uint32_t)(w >> 32) ^ k ^ y;
     y = (uint32_t)w;
   }
   uint16_t slice[4] = {(uint16_t)x, (uint16_t)(x >> 16), (uint16_t)y, (uint16_t)(y >> 16)};
   bool kept = slice[(i >> 3 & 1) * 2 + (j >> 3 & 1)] >= t;
-  return kept ? 65536.0f / (float)(65536 - t) : 0;
+  return kept ? 65536.0 / (double)(65536 - t) : 0;
 }
 
 static void emu_tile(const struct fixture *f, const struct emulation *e, int64_t s, int64_t h,
@@ -152,7 +152,7 @@ static void emu_tile(const struct fixture *f, const struct emulation *e, int64_t
   for (int64_t j = j0; j < j1; j++) {
     float p = exp2f(fmaf(x[j - j0], log2e, -m * log2e)), q = rounds ? emu_round(f, p) : p;
     part += e->num.sum_of_rounded ? q : p;
-    q *= emu_kept(f, s, h, i, j);
+    q *= (float)emu_kept(f, s, h, i, j);
     if (q == 0)
       continue;
     int64_t v = at_k(f, &f->a.v, s, emu_kv(f, e, h), j);
@@ -216,7 +216,7 @@ static void emu_pair(struct fixture *f, const struct emulation *e, int64_t s, in
   const struct attn_args *a = &f->a;
   int64_t kv = emu_kv(f, e, h), qi = at_q(f, &a->q, s, h, i), kj = at_k(f, &a->k, s, kv, j);
   int64_t oi = at_q(f, &a->dout, s, h, i), vj = at_k(f, &a->v, s, kv, j);
-  float x = emu_score(f, e, s, h, i, j), z = emu_kept(f, s, h, i, j), t = 0;
+  float x = emu_score(f, e, s, h, i, j), z = (float)emu_kept(f, s, h, i, j), t = 0;
   float scale = (float)emu_scale(f, e);
   float p = exp2f((x - a->lse[at_lse(f, s, h, i)]) * 1.44269504f);
   float dp = z * emu_dot(f, e, &a->dout, oi, &a->v, vj, f->p.dv);
