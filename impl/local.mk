@@ -34,6 +34,12 @@ libattnbench_a_SOURCES = \
   impl/registry.c
 if HAVE_CUDA
 libattnbench_a_SOURCES += \
+  impl/cuda/flash-bwd-sm80.c \
+  impl/cuda/flash-bwd-sm80.cuh \
+  impl/cuda/flash-bwd-sm80.h \
+  impl/cuda/flash-bwd-sm80-d64.cu \
+  impl/cuda/flash-bwd-sm80-d128.cu \
+  impl/cuda/flash-bwd-sm80-d256.cu \
   impl/cuda/flash-sm80.c \
   impl/cuda/flash-sm80.cuh \
   impl/cuda/flash-sm80.h \
@@ -53,6 +59,9 @@ libattnbench_a_SOURCES += \
   impl/cuda/naive-rows.cu \
   impl/cuda/ptx-sm90.cuh
 cuda_objects += \
+  impl/cuda/flash-bwd-sm80-d64.o \
+  impl/cuda/flash-bwd-sm80-d128.o \
+  impl/cuda/flash-bwd-sm80-d256.o \
   impl/cuda/flash-sm80-d64.o \
   impl/cuda/flash-sm80-d128.o \
   impl/cuda/flash-sm80-d256.o \

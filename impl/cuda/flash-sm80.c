@@ -9,16 +9,24 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "impl/cuda/flash-sm80.h"
+#include "impl/cuda/flash-bwd-sm80.h"
 #include "impl/dropout.h"
 
 /* Shared memory that the system keeps of each block. */
 #define RESERVED_SMEM 1024
 
-struct plan {
+struct forward_plan {
   const struct flash_sm80_kernel *kernel;
   int64_t blocks;
   struct flash_sm80_args args;
+};
+
+struct plan {
+  bool backward;
+  union {
+    struct forward_plan fwd;
+    struct flash_bwd_sm80_plan bwd;
+  };
 };
 
 static const struct flash_sm80_kernel *table(const struct attn_problem *p)
@@ -51,8 +59,6 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
 {
   if (dev->sm < 80)
     return "needs compute capability 8.0";
-  if (p->op == ATTN_BWD)
-    return "forward only";
   if (p->dtype != ATTN_BF16 && p->dtype != ATTN_F16)
     return "takes bf16 and fp16 only";
   if (p->d > 256 || p->dv > 256)
@@ -63,6 +69,8 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "paged KV needs a paged kernel";
   if (p->sq >= FLASH_SM80_LIMIT || p->sk >= FLASH_SM80_LIMIT)
     return "sequence of 2^29 tokens or more";
+  if (p->op == ATTN_BWD)
+    return attn_flash_bwd_sm80_unsupported(p, dev);
   if (!choose(p, dev))
     return "the tiles do not fit this device's shared memory";
   struct flash_sm80_args a;
@@ -73,7 +81,7 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
 
 static size_t workspace(const struct attn_problem *p, const struct attn_device *dev)
 {
-  return 0;
+  return p->op == ATTN_BWD ? attn_flash_bwd_sm80_workspace(p, dev) : 0;
 }
 
 static int32_t window_side(int64_t n)
@@ -109,7 +117,6 @@ static int64_t section_heads(const struct attn_problem *p, const struct attn_dev
 
 static void plan_options(const struct attn_problem *p, struct flash_sm80_args *a)
 {
-  a->raw_scale = a->scale;
   a->scale = 1;
   a->scale_log2 = M_LOG2E;
   a->threshold = 8 / M_LOG2E;
@@ -162,6 +169,7 @@ int64_t attn_flash_sm80_plan(const struct attn_problem *p, const struct attn_dev
       .d = p->d,
       .dv = p->dv,
       .scale = scale,
+      .raw_scale = scale,
       .scale_log2 = scale * M_LOG2E,
       .threshold = 8 / (scale * M_LOG2E),
   };
@@ -180,11 +188,32 @@ int64_t attn_flash_sm80_plan(const struct attn_problem *p, const struct attn_dev
       return 0;
     a->runs[used++] = (struct flash_sm80_run){.tile_end = tiles,
                                               .seq0 = runs[i].seq0,
-                                              .q_tiles = q_tiles,
+                                              .tiles = q_tiles,
                                               .heads = heads,
                                               .section = section < heads ? section : heads};
   }
   return tiles;
+}
+
+static int prepare_forward(const struct attn_problem *p, const struct attn_device *dev,
+                           struct forward_plan *q)
+{
+  q->kernel = choose(p, dev);
+  q->blocks = attn_flash_sm80_plan(p, dev, q->kernel, &q->args);
+  return cudaFuncSetAttribute(q->kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              (int)q->kernel->smem)
+             ? ATTN_EDEVICE
+             : ATTN_OK;
+}
+
+static int prepare_backward(const struct attn_problem *p, const struct attn_device *dev,
+                            struct flash_bwd_sm80_plan *q)
+{
+  int status = attn_flash_bwd_sm80_plan(p, dev, q);
+  if (!status && cudaFuncSetAttribute(q->kernel->main, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)q->kernel->smem))
+    status = ATTN_EDEVICE;
+  return status;
 }
 
 static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
@@ -192,12 +221,11 @@ static int prepare(const struct attn_problem *p, const struct attn_device *dev, 
   struct plan *q = malloc(sizeof *q);
   if (!q)
     return ATTN_ENOMEM;
-  q->kernel = choose(p, dev);
-  q->blocks = attn_flash_sm80_plan(p, dev, q->kernel, &q->args);
-  if (cudaFuncSetAttribute(q->kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           (int)q->kernel->smem)) {
+  q->backward = p->op == ATTN_BWD;
+  int status = q->backward ? prepare_backward(p, dev, &q->bwd) : prepare_forward(p, dev, &q->fwd);
+  if (status) {
     free(q);
-    return ATTN_EDEVICE;
+    return status;
   }
   *plan = q;
   return ATTN_OK;
@@ -233,9 +261,11 @@ int attn_flash_sm80_launch(const struct flash_sm80_kernel *k, int64_t blocks,
 
 static int run(void *plan, const struct attn_args *args, void *stream)
 {
-  struct plan *q = plan;
-  struct flash_sm80_args a = q->args;
-  return attn_flash_sm80_launch(q->kernel, q->blocks, &a, args, stream);
+  const struct plan *q = plan;
+  if (q->backward)
+    return attn_flash_bwd_sm80_run(&q->bwd, args, stream);
+  struct flash_sm80_args a = q->fwd.args;
+  return attn_flash_sm80_launch(q->fwd.kernel, q->fwd.blocks, &a, args, stream);
 }
 
 static void finish(void *plan)
@@ -247,6 +277,10 @@ static void finish(void *plan)
 static void traffic(const struct attn_problem *p, const struct attn_device *dev,
                     struct attn_traffic *t)
 {
+  if (p->op == ATTN_BWD) {
+    attn_flash_bwd_sm80_traffic(p, dev, t);
+    return;
+  }
   t->read_bytes = attn_problem_compulsory_read(p);
   t->write_bytes = attn_problem_compulsory_write(p);
 }
@@ -255,7 +289,7 @@ const struct attn_impl attn_cuda_flash_sm80 = {
     .abi = ATTN_ABI,
     .name = "cuda/flash-sm80",
     .device = ATTN_CUDA,
-    .summary = "fused forward, portable: mma.sync, ldmatrix, cp.async, online softmax",
+    .summary = "fused forward and backward, portable: mma.sync, ldmatrix, cp.async, online softmax",
     .provenance = "attnbench; after FlashAttention-2 (Dao 2023)",
     .numerics = {.score = ATTN_ROUND_F32, .prob = ATTN_ROUND_STORAGE, .accum_truncates = true},
     .unsupported = unsupported,

@@ -20,12 +20,11 @@
  * STAGES = 2: K and V of the next tile are in flight during a whole tile; one barrier a tile.
  * STAGES = 1: V_j is loaded during Q K_j, K_(j-1) during P V_j; two barriers, half the memory.
  *
- * Tiles and what each step gave: H200, bf16, 16k tokens, 2048 columns of heads, TFLOP/s full/causal.
- *   d  128  128x64, 2 stages, 255 registers, 98 KB   400/406 (2k: 380/340)
- *   d   64  128x128, 2 stages, 255 registers, 82 KB  354/354
- *   d  256  64x64, 1 stage, 241 registers, 98 KB     337/337
- *   at d = 128: rescale at every tile 380/336; where a row's maximum grew 392/345; where it grew by
- *   more than 8 400/355; causal tiles by length over all heads 400/406. Against that: 1 stage
+ * Tiles and what each step gave: H200, bf16, 16k tokens, 2048 columns of heads, TFLOP/s
+ * full/causal. d  128  128x64, 2 stages, 255 registers, 98 KB   400/406 (2k: 380/340) d   64
+ * 128x128, 2 stages, 255 registers, 82 KB  354/354 d  256  64x64, 1 stage, 241 registers, 98 KB
+ * 337/337 at d = 128: rescale at every tile 380/336; where a row's maximum grew 392/345; where it
+ * grew by more than 8 400/355; causal tiles by length over all heads 400/406. Against that: 1 stage
  *   390/345, 128x48 405/356 but slower below 4k, 128x32 358/316, 64x64 331/321, 8 warps 339/327;
  *   Q kept in registers at d = 64 spills: 320/321.
  */
@@ -99,22 +98,36 @@ __device__ __forceinline__ float flash_slope(int hq, int head)
                      : exp2f(-4.0f * (2 * (head - pow2) + 1) / pow2);
 }
 
+/* Tile number x of a table of runs: its sequence, its head of `heads` each, its rank. */
+struct flash_rank {
+  int seq, head, rank, tiles;
+
+  __device__ __forceinline__ flash_rank(const flash_sm80_run *runs, int heads, int x)
+  {
+    int r = 0, first = 0;
+    while (x >= runs[r].tile_end)
+      first = runs[r++].tile_end;
+    const flash_sm80_run &run = runs[r];
+    x -= first;
+    int section = x / (run.section * run.tiles);
+    x -= section * (run.section * run.tiles);
+    int here = min(run.section, run.heads - section * run.section);
+    rank = x / here;
+    int h = section * run.section + x - rank * here;
+    tiles = run.tiles;
+    seq = run.seq0 + h / heads;
+    head = h % heads;
+  }
+};
+
 /* The block's tile; false if the sequence ends before it. */
 template <class C>
 __device__ __forceinline__ bool flash_locate(const flash_sm80_args &a, flash_place &at)
 {
-  int x = blockIdx.x, r = 0, first = 0;
-  while (x >= a.runs[r].tile_end)
-    first = a.runs[r++].tile_end;
-  const flash_sm80_run &run = a.runs[r];
-  x -= first;
-  int section = x / (run.section * run.q_tiles);
-  x -= section * (run.section * run.q_tiles);
-  int heads = min(run.section, run.heads - section * run.section);
-  int rank = x / heads, h = section * run.section + x - rank * heads;
-  at.seq = run.seq0 + h / a.hq;
-  at.head = h % a.hq;
-  at.m0 = (run.q_tiles - 1 - rank) * C::BM;
+  const flash_rank r(a.runs, a.hq, blockIdx.x);
+  at.seq = r.seq;
+  at.head = r.head;
+  at.m0 = (r.tiles - 1 - r.rank) * C::BM;
   at.sq = a.sq;
   at.sk = a.sk;
   at.q_row = at.k_row = 0;

@@ -15,11 +15,12 @@ extern "C" {
 /* Lengths stay below this, so that row + offset never overflows 32 bits; also "unlimited". */
 #define FLASH_SM80_LIMIT (1 << 29)
 
-/* Query tiles of a run of equal sequences: numbers [end of the run before, tile_end). Heads (of all
- * sequences together) are taken section by section, and within a section the last, under a causal
- * mask the longest, query tiles of all its heads come first. */
+/* Tiles of a run of equal sequences: numbers [end of the run before, tile_end), `tiles` a head.
+ * Heads (of all sequences together) are taken section by section, and within a section the tiles of
+ * one rank of all its heads come before those of the next; in forward the first rank is the last
+ * query tile, under a causal mask the longest. */
 struct flash_sm80_run {
-  int32_t tile_end, seq0, q_tiles, heads, section;
+  int32_t tile_end, seq0, tiles, heads, section;
 };
 
 struct flash_sm80_args {
@@ -32,7 +33,7 @@ struct flash_sm80_args {
   int32_t left, right;     /* query i sees keys i + diagonal - left ... i + diagonal + right */
   bool bottom_right;       /* diagonal = seqlen_k - seqlen_q, else 0 */
   float scale, scale_log2; /* softmax_scale, and times log2(e) */
-  /* options: the scores are made from raw ones first, then scale is 1 */
+  /* raw_scale is softmax_scale; options: the scores are made from raw ones first, scale is 1 */
   float raw_scale, softcap, inv_softcap;
   bool alibi;
   uint32_t drop_threshold; /* of 65536 */

@@ -99,6 +99,21 @@ __device__ __forceinline__ uint32_t pack(float lo, float hi)
   return r;
 }
 
+/* And back. */
+template <class T>
+__device__ __forceinline__ float2 unpack(uint32_t x)
+{
+  if constexpr (same_type<T, bf16>::value)
+    return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
+  else {
+    float2 r;
+    asm("{\n.reg .f16 lo, hi;\nmov.b32 {lo, hi}, %2;\ncvt.f32.f16 %0, lo;\ncvt.f32.f16 %1, hi;\n}"
+        : "=f"(r.x), "=f"(r.y)
+        : "r"(x));
+    return r;
+  }
+}
+
 /* 2^x, relative error at most 2^-22, subnormals to zero. */
 __device__ __forceinline__ float exp2_approx(float x)
 {
