@@ -101,8 +101,9 @@ static int rounds(struct group_work *w)
     if (clock_now() > until)
       break;
   }
-  w->g->current = -1;
-  return status;
+  if (!status)
+    group_stage(w->g, -1, "time");
+  return status; /* otherwise the case at work is to blame, and no other */
 }
 
 static void summarise(struct group_work *w, struct record *r)
@@ -122,6 +123,7 @@ static void summarise(struct group_work *w, struct record *r)
 int group_time(struct group_work *w)
 {
   struct device_state state;
+  group_stage(w->g, -1, "time");
   int status = w->dev->ops->state_begin(w->dev);
   if (!status)
     status = warm_up(w);

@@ -128,7 +128,6 @@ static int run_cases(struct group_work *w)
   }
   if (!status)
     status = each_ready(w, "verify", group_verify);
-  group_stage(w->g, -1, "time");
   if (!status && w->o->time)
     status = group_time(w);
   if (!status && w->o->count)
