@@ -50,8 +50,11 @@ libattnbench_a_SOURCES += \
   impl/cuda/flash-sm90.cuh \
   impl/cuda/flash-sm90.h \
   impl/cuda/flash-sm90-d64.cu \
+  impl/cuda/flash-sm90-d64-options.cu \
   impl/cuda/flash-sm90-d128.cu \
+  impl/cuda/flash-sm90-d128-options.cu \
   impl/cuda/flash-sm90-d256.cu \
+  impl/cuda/flash-sm90-d256-options.cu \
   impl/cuda/flash-sm90-schedule.cu \
   impl/cuda/mma.cuh \
   impl/cuda/naive.c \
@@ -66,8 +69,11 @@ cuda_objects += \
   impl/cuda/flash-sm80-d128.o \
   impl/cuda/flash-sm80-d256.o \
   impl/cuda/flash-sm90-d64.o \
+  impl/cuda/flash-sm90-d64-options.o \
   impl/cuda/flash-sm90-d128.o \
+  impl/cuda/flash-sm90-d128-options.o \
   impl/cuda/flash-sm90-d256.o \
+  impl/cuda/flash-sm90-d256-options.o \
   impl/cuda/flash-sm90-schedule.o \
   impl/cuda/naive-rows.o
 endif

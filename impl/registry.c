@@ -14,7 +14,7 @@
 #endif
 
 #ifdef HAVE_CUDA
-extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80;
+extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80, attn_cuda_flash_sm90;
 #endif
 
 static const struct attn_impl *const builtins[] = {
@@ -24,6 +24,7 @@ static const struct attn_impl *const builtins[] = {
 #ifdef HAVE_CUDA
     &attn_cuda_naive,
     &attn_cuda_flash_sm80,
+    &attn_cuda_flash_sm90,
 #endif
 #ifdef HAVE_CUDNN
     &attn_peer_cudnn,

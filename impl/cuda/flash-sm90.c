@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "impl/cuda/flash-sm90.h"
+#include "impl/dropout.h"
 
 /* Head of the workspace: the claim counter, the number of items.  The items follow. */
 #define WORKSPACE_HEAD 256
@@ -19,11 +20,15 @@
 
 static const struct sm90_kernel *choose(const struct attn_problem *p)
 {
-  static const struct sm90_kernel *const tables[] = {attn_flash_sm90_d64, attn_flash_sm90_d128,
-                                                     attn_flash_sm90_d256};
+  static const struct sm90_kernel *const tables[] = {
+      attn_flash_sm90_d64,         attn_flash_sm90_d128,         attn_flash_sm90_d256,
+      attn_flash_sm90_d64_options, attn_flash_sm90_d128_options, attn_flash_sm90_d256_options,
+  };
+  bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     for (const struct sm90_kernel *k = tables[i]; k->func; k++)
-      if (k->dtype == p->dtype && p->d <= k->d && p->dv <= k->dv)
+      if (k->dtype == p->dtype && k->score == score && k->drop == drop && p->d <= k->d &&
+          p->dv <= k->dv)
         return k;
   return NULL;
 }
@@ -35,6 +40,8 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "needs compute capability 9.0 (Hopper)";
   if (p->op == ATTN_BWD)
     return "forward only";
+  if (p->op == ATTN_DECODE)
+    return "its tiles of 128 and more query rows suit no decoding";
   if (p->dtype != ATTN_BF16 && p->dtype != ATTN_F16)
     return "takes bf16 and fp16 only";
   if (p->d > 256 || p->dv > 256)
@@ -43,8 +50,6 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "head dim must be a multiple of 8 (16-byte rows)";
   if (p->page)
     return "paged KV needs a paged kernel";
-  if (p->softcap > 0 || p->alibi || p->dropout_p > 0)
-    return "softcap, alibi and dropout are not in this kernel";
   if (p->scale < 0)
     return "a negative scale turns the maximum into a minimum";
   if (p->sq >= SM90_UNLIMITED / 2 || p->sk >= SM90_UNLIMITED / 2)
@@ -112,6 +117,18 @@ static int64_t section_heads(const struct attn_problem *p, bool equal)
   return n * group < heads ? n * group : heads;
 }
 
+static void plan_options(const struct attn_problem *p, struct sm90_params *a)
+{
+  double scale = attn_problem_scale(p);
+  a->c = 1;
+  a->cap = (float)(p->softcap * M_LOG2E);
+  a->cap_scale = (float)(p->softcap > 0 ? scale / p->softcap : scale * M_LOG2E);
+  a->alibi = p->alibi;
+  a->drop_threshold = attn_dropout_threshold(p->dropout_p);
+  a->drop_seed = p->dropout_seed;
+  a->keep_scale = attn_dropout_scale(a->drop_threshold);
+}
+
 bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
                           const struct sm90_kernel *k, struct sm90_plan *plan)
 {
@@ -144,6 +161,8 @@ bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device
   a->lse_sb = plan->ragged ? 0 : p->hq * p->sq;
   a->lse_sh = plan->ragged ? plan->total_q : p->sq;
   plan_mask(p, a);
+  if (k->score)
+    plan_options(p, a);
   return true;
 }
 
@@ -287,7 +306,11 @@ const struct attn_impl attn_cuda_flash_sm90 = {
     .device = ATTN_CUDA,
     .summary = "fused forward for Hopper: wgmma, TMA, warp specialisation, persistent",
     .provenance = "attnbench; after FlashAttention-3 (Shah et al. 2024)",
-    .numerics = {.score = ATTN_ROUND_F32, .prob = ATTN_ROUND_STORAGE, .accum_truncates = true},
+    .numerics = {.score = ATTN_ROUND_F32,
+                 .prob = ATTN_ROUND_STORAGE,
+                 .exp_rel = 1e-4,
+                 .accum_truncates = true,
+                 .tanh_rel = 1e-6},
     .unsupported = unsupported,
     .workspace = workspace,
     .prepare = prepare,

@@ -29,6 +29,7 @@
 
 #include "impl/cuda/flash-sm90.h"
 #include "impl/cuda/ptx-sm90.cuh"
+#include "impl/dropout.h"
 
 #define SM90_BOXES 4 /* mailbox slots, a power of two */
 
@@ -36,6 +37,8 @@ enum {
   SM90_QREG = 1,   /* Q as register fragments instead of shared-memory operands */
   SM90_STREAM = 2, /* the pipeline runs on across row blocks */
   SM90_GUARD = 4,  /* no row maximum where there is no mask: the sums tell when it was needed */
+  SM90_SCORE = 8,  /* softcap, ALiBi */
+  SM90_DROP = 16,  /* dropout */
 };
 
 template <class T_, int D_, int DV_, int WGS_, int KN_, int STAGES_, int QSTAGES_, int PREGS_,
@@ -46,6 +49,7 @@ struct sm90_cfg {
   static constexpr int STAGES = STAGES_, QSTAGES = QSTAGES_, PREGS = PREGS_, CREGS = CREGS_;
   static constexpr bool QREG = FLAGS_ & SM90_QREG, STREAM = FLAGS_ & SM90_STREAM;
   static constexpr bool GUARD = FLAGS_ & SM90_GUARD;
+  static constexpr bool SCORE = FLAGS_ & SM90_SCORE, DROP = FLAGS_ & SM90_DROP;
   static constexpr int EMU = EMU_; /* sixteenths of the exponentials that the FMA pipe computes */
   static constexpr int THREADS = 128 * (WGS + 1);
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, V_BYTES = KN * DV * 2;
@@ -59,6 +63,7 @@ struct sm90_cfg {
   static constexpr int BOX = (BOX_EMPTY + 8 * SM90_BOXES + 31) / 32 * 32;
   static constexpr int SMEM = BOX + 32 * SM90_BOXES;
   static_assert(D % 64 == 0 && DV % 64 == 0 && KN % 16 == 0 && SMEM <= 232448, "tile");
+  static_assert(!(GUARD && SCORE), "the score is made anew from Q and K alone");
 };
 
 /* One unit of work: query rows m0.. of one head, keys of tiles [lo, hi). */
@@ -513,6 +518,74 @@ SM90_DEV void sm90_shrink(float (&S)[N], sm90_rows &s, float (&t)[2], float (&al
   }
 }
 
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* (1 - e) / (1 + e), e = 2^(-2 |x| log2 e): absolute error 1.2e-7 */
+SM90_DEV float sm90_tanh(float x)
+{
+  const float e = ex2(fabsf(x) * -2.885390081777927f);
+  return copysignf((1.f - e) * rcp(1.f + e), x);
+}
+
+/* The slope of head h of hq: powers of 2^(-8/n), n the largest power of two up to hq; the heads
+ * beyond n take the odd powers of its root. */
+SM90_DEV float sm90_slope(int hq, int h)
+{
+  const int n = 1 << (31 - __clz(hq));
+  return exp2f(h < n ? -8.f * (h + 1) / n : -4.f * (2 * (h - n) + 1) / n);
+}
+
+/* Raw products become scores in log2 units: scaled, capped, biased. */
+template <class C>
+SM90_DEV void sm90_score(const sm90_lane &w, const sm90_params &p, int n, int count,
+                         float (&S)[C::KN / 2])
+{
+  if (p.cap > 0.f) {
+#pragma unroll
+    for (int i = 0; i < C::KN / 2; i++)
+      S[i] = p.cap * sm90_tanh(S[i] * p.cap_scale);
+  } else {
+#pragma unroll
+    for (int i = 0; i < C::KN / 2; i++)
+      S[i] *= p.cap_scale;
+  }
+  if (!p.alibi)
+    return;
+  const sm90_tile t = sm90_read<C>(w, count);
+  const float slope = sm90_slope(p.hq, t.head) * -1.4426950408889634f;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const float far = (float)(t.m0 + w.row + 8 * h + t.sk - t.sq - n * C::KN - 2 * (w.lane & 3));
+#pragma unroll
+    for (int i = 0; i < C::KN / 4; i++)
+      S[i / 2 * 4 + 2 * h + i % 2] += slope * fabsf(far - (i / 2 * 8 + i % 2));
+  }
+}
+
+/* Zeroes the weights that dropout drops; one call of the generator decides four of a thread's. */
+template <class C>
+SM90_DEV void sm90_drop(const sm90_lane &w, const sm90_params &p, int n, int count,
+                        float (&S)[C::KN / 2])
+{
+  const sm90_tile t = sm90_read<C>(w, count);
+  const uint32_t key = attn_dropout_key(p.drop_seed, t.seq, p.hq, t.head);
+  const int row = t.m0 + w.row, col = n * C::KN + 2 * (w.lane & 3);
+#pragma unroll
+  for (int j = 0; j < C::KN / 16; j++)
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      uint32_t up, down;
+      attn_dropout_words(p.drop_seed, key, row, col + 16 * j + e, &up, &down);
+      float *s = &S[8 * j + e];
+      s[0] = (up & 0xffff) >= p.drop_threshold ? s[0] : 0.f;
+      s[2] = (down & 0xffff) >= p.drop_threshold ? s[2] : 0.f;
+      s[4] = up >> 16 >= p.drop_threshold ? s[4] : 0.f;
+      s[6] = down >> 16 >= p.drop_threshold ? s[6] : 0.f;
+    }
+}
+
+/* ---- softmax --------------------------------------------------------------------------------- */
+
 /* What a softmax step leaves to be done when the P V beside it has finished. */
 struct sm90_step {
   float t[2], alpha[2]; /* this step's sums; what O must be multiplied by */
@@ -530,10 +603,14 @@ SM90_DEV void sm90_softmax(const sm90_lane &w, const sm90_params &p, const sm90_
   x.alpha[0] = x.alpha[1] = 1.f;
   x.rescale = false;
   if (careful) {
+    if (C::SCORE)
+      sm90_score<C>(w, p, k.n, count, S);
     sm90_mask<C>(w, p, k, count, S);
     x.rescale = sm90_raise(S, s, x.alpha, p.c);
   }
   sm90_exp<C::EMU>(S, s, x.t, p.c);
+  if (C::DROP)
+    sm90_drop<C>(w, p, k.n, count, S);
   x.low = C::GUARD && !careful && !__all_sync(~0u, fmaxf(x.t[0], x.t[1]) < SM90_HIGH);
 }
 
@@ -560,8 +637,8 @@ SM90_DEV void sm90_settle(const sm90_lane &w, const sm90_params &p, const sm90_w
  * to depend on the sums (which are never negative), and the wait is a branch: otherwise ptxas moves
  * the wait for P V up in front of softmax, which serialises the two. */
 template <class C>
-SM90_DEV void sm90_await_v(const sm90_lane &w, const sm90_params &p,
-                           const sm90_ring<C::STAGES> &r, const sm90_step &x)
+SM90_DEV void sm90_await_v(const sm90_lane &w, const sm90_params &p, const sm90_ring<C::STAGES> &r,
+                           const sm90_step &x)
 {
   mbar_wait(w.smem + C::V_FULL + 8 * r.slot(), r.phase() ^ (fminf(x.t[0], x.t[1]) < -p.c));
 }
@@ -602,6 +679,7 @@ SM90_DEV void quad_transpose(uint32_t (&x)[4], int lane)
 
 /* Writes the LSE of a finished row block; f becomes what O must be multiplied by.  An empty row
  * gives -inf and 0. */
+template <class C>
 SM90_DEV void sm90_finish(const sm90_lane &w, const sm90_params &p, const sm90_tile &t,
                           const sm90_rows &s, float (&f)[2])
 {
@@ -611,6 +689,8 @@ SM90_DEV void sm90_finish(const sm90_lane &w, const sm90_params &p, const sm90_t
     const float l = quad_sum(s.l[h]);
     const bool empty = s.m[h] == -INFINITY;
     f[h] = empty ? 0.f : rcp(l);
+    if (C::DROP)
+      f[h] *= p.keep_scale;
     if ((w.lane & 3) == 0 && row + 8 * h < t.sq)
       p.lse[seq * p.lse_sb + t.head * p.lse_sh + t.row0 + row + 8 * h] =
           empty ? -INFINITY : (s.m[h] + lg2(l)) * 0.693147180559945f;
@@ -754,7 +834,7 @@ SM90_DEV void sm90_consume_tiles(const sm90_lane &w, const sm90_params &p)
       add = 1;
     }
     sm90_pv<C>(w, O, P, r.before(), add);
-    sm90_finish(w, p, sm90_read<C>(w, count), s, f);
+    sm90_finish<C>(w, p, sm90_read<C>(w, count), s, f);
     wgmma_wait<0>();
     pin(O);
     sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
@@ -791,7 +871,7 @@ SM90_DEV void sm90_consume_stream(const sm90_lane &w, const sm90_params &p)
       const bool last = k.n == k.lo;
       out = count;
       if (last) {
-        sm90_finish(w, p, sm90_read<C>(w, count), s, f);
+        sm90_finish<C>(w, p, sm90_read<C>(w, count), s, f);
         next = sm90_peek<C>(w, p, ++count, k);
         if (next != SM90_WORK)
           break;
@@ -903,6 +983,8 @@ static sm90_kernel sm90_row(const char *name)
   return {name,
           (const void *)flash_sm90<C>,
           sm90_dtype(typename C::T()),
+          C::SCORE,
+          C::DROP,
           C::D,
           C::DV,
           C::KM,

@@ -29,7 +29,7 @@ struct sm90_params {
   float *lse;
   int64_t o_sb, o_ss, o_sh, lse_sb, lse_sh; /* elements */
   int64_t q_sb, q_ss, q_sh, k_sb, k_ss, k_sh;
-  const int32_t *cu_q, *cu_k;               /* ragged: b + 1 offsets; NULL: uniform */
+  const int32_t *cu_q, *cu_k; /* ragged: b + 1 offsets; NULL: uniform */
   int32_t *counter; /* how many tiles beyond the grid were claimed; NULL: strided statically */
   int32_t *items;   /* ragged: how many row blocks; NULL: uniform */
   struct sm90_item *item; /* ragged: they, longest first */
@@ -39,7 +39,13 @@ struct sm90_params {
   int32_t section;     /* heads whose tiles are scheduled together, so that their K, V stay in L2 */
   int32_t topleft;     /* query i sits at key i, not at key i + sk - sq */
   int32_t left, right; /* keys visible before and after that */
-  float c;             /* scale * log2(e) */
+  float c;             /* scale * log2(e); 1 if options make the scores */
+  /* options */
+  float cap, cap_scale; /* score = cap tanh(cap_scale q.k), in log2 units; or cap_scale q.k */
+  float keep_scale;     /* of the weights that dropout keeps */
+  uint32_t drop_threshold;
+  uint64_t drop_seed;
+  int32_t alibi;
 };
 
 /* One compiled variant. */
@@ -47,8 +53,9 @@ struct sm90_kernel {
   const char *name;
   const void *func; /* of three CUtensorMap and one struct sm90_params */
   enum attn_dtype dtype;
-  int d, dv;  /* the widest heads it takes */
-  int km, kn; /* tile: query rows, keys */
+  bool score, drop; /* with softcap and ALiBi; with dropout */
+  int d, dv;        /* the widest heads it takes */
+  int km, kn;       /* tile: query rows, keys */
   int threads, smem;
 };
 
@@ -63,7 +70,8 @@ struct sm90_plan {
 
 /* Rows with func == NULL end a table; the first that fits is taken. */
 extern const struct sm90_kernel attn_flash_sm90_d64[], attn_flash_sm90_d128[],
-    attn_flash_sm90_d256[];
+    attn_flash_sm90_d256[], attn_flash_sm90_d64_options[], attn_flash_sm90_d128_options[],
+    attn_flash_sm90_d256_options[];
 
 /* Fills what depends on the problem and the variant; false if the tiles exceed 32 bits. */
 bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
