@@ -56,6 +56,7 @@ check_PROGRAMS += $(gpu_tests)
 TESTS += $(gpu_tests)
 
 cli_tests = \
+  tests/cli/cheats.sh \
   tests/cli/commands.sh \
   tests/cli/run.sh \
   tests/cli/format.sh \
@@ -85,3 +86,21 @@ tests/plugin/plain.so: tests/plugin/attention.c
 tests/plugin/wrong.so: tests/plugin/attention.c
 	@$(MKDIR_P) tests/plugin
 	$(AM_V_CCLD)$(PLUGIN_CC) -DWRONG -o $@ $(srcdir)/tests/plugin/attention.c -lm
+
+# The zoo of cheats; on a GPU, too.
+cheats = tests/cheats/stored.c tests/cheats/wrong.c tests/cheats/meddling.c tests/cheats/table.c
+cheats_headers = tests/cheats/cheats.h tests/cheats/honest.h
+check_DATA += tests/cheats/cheats.so
+CLEANFILES += tests/cheats/cheats.so tests/cheats/cheats-cuda.so
+EXTRA_DIST += $(cheats) $(cheats_headers) tests/cheats/cuda.cu
+tests/cheats/cheats.so: $(cheats) $(cheats_headers)
+	@$(MKDIR_P) tests/cheats
+	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
+	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ $(cheats) -lm -lpthread
+if HAVE_CUDA
+check_DATA += tests/cheats/cheats-cuda.so
+tests/cheats/cheats-cuda.so: tests/cheats/cuda.cu
+	@$(MKDIR_P) tests/cheats
+	$(AM_V_NVCC)$(NVCC) -I$(top_srcdir) -std=c++17 -O2 -shared -Xcompiler -fPIC $(CUDA_ARCH) -o $@ \
+	  $(srcdir)/tests/cheats/cuda.cu
+endif
