@@ -16,6 +16,8 @@
 #define REF_F16_MIN 0x1p-14 /* smallest normal fp16 */
 #define REF_F16_ETA 0x1p-25 /* half of the smallest subnormal fp16 */
 #define REF_ALPHA 1e-6
+#define REF_PROBES 8   /* keys of a row whose twins are counted, [6.5] */
+#define REF_TWINS 1e-3 /* weight of one key's twins above which roundings are not independent */
 
 /* [2] what the arithmetic does, in numbers */
 struct ref_units {
@@ -103,6 +105,19 @@ REF_FN bool ref_tied(const struct ref_units *u, double s, double neighbour)
   return fabs(s - neighbour) < 2 * unit * fmax(1.0, fabs(s));
 }
 
+/* [6.5] is s the score of a twin of the key that has the score probe? */
+REF_FN bool ref_twin(const struct ref_units *u, double s, double probe)
+{
+  double unit = u->prob > u->score ? u->prob : u->score;
+  return fabs(s - probe) < 0x1p-10 * unit * fmax(1.0, fabs(s));
+}
+
+/* [6.5] probe k of a row that sees n keys from key first */
+REF_FN int64_t ref_probe(int64_t first, double n, int k)
+{
+  return first + (int64_t)(n * k / REF_PROBES);
+}
+
 /* exp without overflow: a bound beyond e^300 says nothing, but must not become 0 * infinity */
 REF_FN double ref_exp(double x)
 {
@@ -158,6 +173,7 @@ struct ref_weight {
 struct ref_row_sums {
   double m, l, lse, n, changes;
   double shrink;         /* sum w exp(-delta): the denominator is never smaller */
+  double twins;          /* the largest total weight of one probed key's twins */
   double det, lin, rnd2; /* of g */
 };
 
@@ -212,11 +228,12 @@ REF_FN double ref_bound_o(const struct ref_units *u, const struct ref_row_sums *
   if (row->n == 0)
     return 0;
   struct ref_error acc = ref_accumulation(u, row->n, x);
+  double shrink = row->n == 1 ? 1 : row->shrink; /* one weight is 1, whatever its score */
   double mag = fabs(x->val), sum = (row->n + 8) * REF_U * mag;
   double srnd2 = row->n * REF_U * REF_U * mag * mag;
-  double det = x->det / row->shrink + acc.det + sum;
-  double rnd2 = x->rnd2 / (row->shrink * row->shrink) + acc.rnd * acc.rnd + srnd2;
-  double prob = x->lin / row->shrink + acc.lin + u->lambda * sqrt(rnd2);
+  double det = x->det / shrink + acc.det + sum;
+  double rnd2 = x->rnd2 / (shrink * shrink) + acc.rnd * acc.rnd + srnd2;
+  double prob = row->twins > REF_TWINS ? det : x->lin / shrink + acc.lin + u->lambda * sqrt(rnd2);
   double e = fmin(det, prob) + 8 * REF_U * mag;
   return e + u->store * (mag + e) + u->floor;
 }
@@ -228,7 +245,7 @@ REF_FN double ref_bound_lse(const struct ref_units *u, const struct ref_row_sums
     return 0;
   double det = fmax(log1p(row->det), -log(row->shrink)) + (row->n + 8) * REF_U;
   double rnd2 = row->rnd2 / (row->shrink * row->shrink) + row->n * REF_U * REF_U;
-  double prob = row->lin / row->shrink + u->lambda * sqrt(rnd2);
+  double prob = row->twins > REF_TWINS ? det : row->lin / row->shrink + u->lambda * sqrt(rnd2);
   return fmin(det, prob) + 4 * REF_U * (fabs(row->lse) + fabs(row->m) + 1);
 }
 

@@ -238,6 +238,19 @@ static __global__ void __launch_bounds__(256, 2)
 
 /* ---- reductions over a block of ROW_THREADS -------------------------------------------------- */
 
+static __device__ int block_min(int x, int *shared)
+{
+  for (int d = 16; d; d /= 2)
+    x = min(x, __shfl_xor_sync(~0u, x, d));
+  __syncthreads();
+  if (threadIdx.x % 32 == 0)
+    shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  for (int w = 0; w < ROW_THREADS / 32; w++)
+    x = min(x, shared[w]);
+  return x;
+}
+
 static __device__ double block_sum(double x, double *shared)
 {
   for (int d = 16; d; d /= 2)
@@ -322,6 +335,28 @@ static __device__ void row_maximum(const struct row_view &v, double *shared, dou
   *changes = fmax(up, down);
 }
 
+/* The largest total weight of the twins of one of REF_PROBES keys. */
+static __device__ double weight_of_twins(const struct row_view &v, const struct ref_row_sums &row,
+                                         int first, double *shared)
+{
+  const struct ref_units &u = v.D->u;
+  double twins[REF_PROBES] = {}, probe[REF_PROBES], most = 0;
+
+  if (row.n < 2 || (u.prob <= 0 && u.score <= 0))
+    return 0;
+  for (int p = 0; p < REF_PROBES; p++)
+    probe[p] = row_s(v, (int)ref_probe(first, row.n, p));
+  for (int k = threadIdx.x; k < v.sk; k += ROW_THREADS) {
+    double s = row_s(v, k);
+    for (int p = 0; p < REF_PROBES; p++)
+      if (ref_twin(&u, s, probe[p]) && k != ref_probe(first, row.n, p))
+        twins[p] += exp(s - row.lse);
+  }
+  for (int p = 0; p < REF_PROBES; p++)
+    most = fmax(most, block_sum(twins[p], shared));
+  return most;
+}
+
 /* One block a row. errors: also the coefficients' errors, and the verdict on the LSE. */
 static __global__ void __launch_bounds__(ROW_THREADS, 2)
     rows_kernel(const __grid_constant__ struct device_problem D,
@@ -339,6 +374,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
                        t.pos + sk - sq,
                        D.p.alibi ? ref_alibi_slope(D.p.hq, t.head) : 0};
   struct ref_row_sums row = {};
+  int first = INT32_MAX;
 
   row_maximum(v, shared, &row.m, &row.changes);
   row.changes += 2;
@@ -346,10 +382,13 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
     double s = row_s(v, k);
     row.l += s > -INFINITY ? exp(s - row.m) : 0;
     row.n += s > -INFINITY;
+    first = s > -INFINITY ? min(first, k) : first;
   }
   row.l = block_sum(row.l, shared);
   row.n = block_sum(row.n, shared);
   row.lse = row.n > 0 ? row.m + log(row.l) : -INFINITY;
+  if (errors)
+    row.twins = weight_of_twins(v, row, block_min(first, (int *)shared), shared);
   for (int k = threadIdx.x; k < sk; k += ROW_THREADS) {
     double z, s = row_s(v, k);
     if (!(s > -INFINITY)) {

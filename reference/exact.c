@@ -223,6 +223,27 @@ static void weigh(struct block *b, int row)
   }
 }
 
+/* The largest total weight of the twins of one of REF_PROBES keys. */
+static double weight_of_twins(const struct block *b, int row)
+{
+  const struct ref_row_sums *sums = &b->rows->sums[row];
+  const struct key *key = b->keys + row * b->seq->sk;
+  double most = 0;
+  int64_t first = 0;
+
+  while (first < b->seq->sk && !(key[first].s > -INFINITY))
+    first++;
+  for (int k = 0; k < REF_PROBES && sums->n > 1; k++) {
+    int64_t probe = ref_probe(first, sums->n, k);
+    double twins = 0;
+    for (int64_t j = 0; j < b->seq->sk; j++)
+      if (j != probe && ref_twin(&b->r->units, key[j].s, key[probe].s))
+        twins += exp(key[j].s - sums->lse);
+    most = twins > most ? twins : most;
+  }
+  return most;
+}
+
 static void weigh_errors(struct block *b, int row)
 {
   const struct ref_shape *p = &b->r->shape;
@@ -234,6 +255,7 @@ static void weigh_errors(struct block *b, int row)
   double slope = p->alibi ? ref_alibi_slope(p->hq, b->t[row].head) : 0;
 
   sums->changes = maximum_changes(key, b->seq->sk) + 2;
+  sums->twins = weight_of_twins(b, row);
   for (int64_t j = 0; j < b->seq->sk; j++) {
     if (!coef[j].visible)
       continue;

@@ -168,6 +168,22 @@ static void emu_tile(const struct fixture *f, const struct emulation *e, int64_t
   r->m = m;
 }
 
+/* P divided by its sum, then rounded, then times V: the materialising order. */
+static void emu_normalised(const struct fixture *f, const struct emulation *e, int64_t s, int64_t h,
+                           int64_t i, struct emu_row *r)
+{
+  memset(r->o, 0, sizeof r->o);
+  for (int64_t j = 0; j < f->sk[s]; j++) {
+    if (!emu_sees(f, e, s, i, j))
+      continue;
+    float w = expf(emu_score(f, e, s, h, i, j) - r->m) / r->l;
+    int64_t v = at_k(f, &f->a.v, s, emu_kv(f, e, h), j);
+    w = emu_round(f, w * (float)emu_kept(f, s, h, i, j));
+    for (int64_t c = 0; c < f->p.dv; c++)
+      r->o[c] = emu_fma(e, w, (float)get(f, &f->a.v, v + c), r->o[c]);
+  }
+}
+
 static void emu_row(struct fixture *f, const struct emulation *e, int64_t s, int64_t h, int64_t i)
 {
   struct emu_row r = {-INFINITY, 0, {0}};
@@ -177,8 +193,12 @@ static void emu_row(struct fixture *f, const struct emulation *e, int64_t s, int
     int64_t j1 = j0 + e->tile < f->sk[s] ? j0 + e->tile : f->sk[s];
     emu_tile(f, e, s, h, i, j0, j1, &r);
   }
+  if (e->num.normalize_first)
+    emu_normalised(f, e, s, h, i, &r);
   for (int64_t c = 0; c < f->p.dv; c++) {
-    float o = r.l == 0 ? 0 : e->fault == NOT_NORMALISED ? r.o[c] : r.o[c] / r.l;
+    float o = r.l == 0 || e->num.normalize_first ? r.o[c]
+              : e->fault == NOT_NORMALISED       ? r.o[c]
+                                                 : r.o[c] / r.l;
     put(f, &f->a.o, at + c, e->fault == WRITES_ZERO ? 0 : o);
   }
   float lse = r.m + logf(r.l);
