@@ -21,6 +21,7 @@ unit_tests = \
   tests/unit/cpu-bits \
   tests/unit/cpu-block \
   tests/unit/cpu-machine \
+  tests/unit/cpu-paged \
   tests/unit/cpu-traffic \
   tests/unit/data \
   tests/unit/cupti-host \
@@ -28,6 +29,7 @@ unit_tests = \
   tests/unit/problem \
   tests/unit/problem-count \
   tests/unit/problem-sweep \
+  tests/unit/reference-paged \
   tests/unit/report \
   tests/unit/schema \
   tests/unit/sha256 \
@@ -60,6 +62,7 @@ cli_tests = \
   tests/cli/commands.sh \
   tests/cli/run.sh \
   tests/cli/format.sh \
+  tests/cli/isolation.sh \
   tests/cli/impl-hash.sh \
   tests/cli/man.sh \
   tests/cli/ptxas.sh \
@@ -104,3 +107,12 @@ tests/cheats/cheats-cuda.so: tests/cheats/cuda.cu
 	$(AM_V_NVCC)$(NVCC) -I$(top_srcdir) -std=c++17 -O2 -shared -Xcompiler -fPIC $(CUDA_ARCH) -o $@ \
 	  $(srcdir)/tests/cheats/cuda.cu
 endif
+
+# Implementations that crash, hang, leak and exit.
+check_DATA += tests/broken/broken.so
+CLEANFILES += tests/broken/broken.so
+EXTRA_DIST += tests/broken/broken.c
+tests/broken/broken.so: tests/broken/broken.c tests/cheats/honest.h
+	@$(MKDIR_P) tests/broken
+	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
+	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/broken/broken.c -lm
