@@ -19,3 +19,4 @@ libattnbench_a_SOURCES += \
   reference/exact-passes.cuh
 cuda_objects += reference/exact-cuda.o
 endif
+EXTRA_DIST += reference/SEMANTICS reference/BOUNDS

@@ -30,6 +30,9 @@ unit_tests = \
   tests/unit/problem-count \
   tests/unit/problem-sweep \
   tests/unit/reference-paged \
+  tests/unit/reference-backward \
+  tests/unit/reference-semantics \
+  tests/unit/reference-verdict \
   tests/unit/report \
   tests/unit/schema \
   tests/unit/sha256 \
@@ -44,12 +47,16 @@ endif
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 
+reference_fixture = tests/unit/reference-fixture.h tests/unit/reference-emulate.h
+tests_unit_reference_backward_SOURCES = tests/unit/reference-backward.c $(reference_fixture)
+tests_unit_reference_semantics_SOURCES = tests/unit/reference-semantics.c $(reference_fixture)
+tests_unit_reference_verdict_SOURCES = tests/unit/reference-verdict.c $(reference_fixture)
+
 # Tests that need a GPU; they skip with a reason where there is none.
 gpu_tests =
 if HAVE_CUDA
 gpu_tests += tests/gpu/device tests/gpu/cupti tests/gpu/kernels tests/gpu/reference
-tests_gpu_reference_SOURCES = tests/gpu/reference.c tests/unit/reference-fixture.h \
-  tests/unit/reference-emulate.h
+tests_gpu_reference_SOURCES = tests/gpu/reference.c $(reference_fixture)
 tests_gpu_device_SOURCES = tests/gpu/device.c tests/gpu/probe.cu tests/gpu/probe.h
 tests_gpu_cupti_SOURCES = tests/gpu/cupti.c tests/gpu/probe.cu tests/gpu/probe.h
 cuda_objects += tests/gpu/probe.o

@@ -150,9 +150,8 @@ static void emu_tile(const struct fixture *f, const struct emulation *e, int64_t
   for (int64_t c = 0; c < f->p.dv && e->fault != NO_RESCALE; c++)
     r->o[c] *= alpha;
   for (int64_t j = j0; j < j1; j++) {
-    float p = exp2f(fmaf(x[j - j0], log2e, -m * log2e)), q = rounds ? emu_round(f, p) : p;
-    part += e->num.sum_of_rounded ? q : p;
-    q *= (float)emu_kept(f, s, h, i, j);
+    float p = exp2f(fmaf(x[j - j0], log2e, -m * log2e)), q = p * (float)emu_kept(f, s, h, i, j);
+    part += e->num.sum_of_rounded ? emu_round(f, p) : p;
     if (q == 0)
       continue;
     int64_t v = at_k(f, &f->a.v, s, emu_kv(f, e, h), j);
