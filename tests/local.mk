@@ -17,6 +17,7 @@ LDADD = $(TEST_LDADD)
 # C tests: tests/unit/NAME is tests/unit/NAME.c.
 unit_tests = \
   tests/unit/arena \
+  tests/unit/compare \
   tests/unit/cpu-attention \
   tests/unit/cpu-bits \
   tests/unit/cpu-block \
