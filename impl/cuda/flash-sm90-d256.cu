@@ -7,7 +7,7 @@
 #include "impl/cuda/flash-sm90.cuh"
 
 extern "C" const sm90_kernel attn_flash_sm90_d256[] = {
-    sm90_row<sm90_cfg<__nv_bfloat16, 256, 256, 2, 80, 2, 1, 40, 232, 0>>("128x80"),
-    sm90_row<sm90_cfg<__half, 256, 256, 2, 80, 2, 1, 40, 232, 0>>("128x80"),
+    sm90_row<sm90_cfg<__nv_bfloat16, 256, 256, 2, 80, 2, 1, 40, 232, SM90_GUARD>>("128x80"),
+    sm90_row<sm90_cfg<__half, 256, 256, 2, 80, 2, 1, 40, 232, SM90_GUARD>>("128x80"),
     {},
 };

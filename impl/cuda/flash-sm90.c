@@ -308,7 +308,6 @@ const struct attn_impl attn_cuda_flash_sm90 = {
     .provenance = "attnbench; after FlashAttention-3 (Shah et al. 2024)",
     .numerics = {.score = ATTN_ROUND_F32,
                  .prob = ATTN_ROUND_STORAGE,
-                 .exp_rel = 1e-4,
                  .accum_truncates = true,
                  .tanh_rel = 1e-6},
     .unsupported = unsupported,

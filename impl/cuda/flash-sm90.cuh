@@ -9,14 +9,28 @@
  *              rings of STAGES tiles with a full and an empty mbarrier a slot
  *   consumers  walk the keys from right to left.  Each step issues S = Q K^T for the next tile and
  *              O += P V for the present one back to back, does softmax on S while P V runs, and
- *              only then packs P and rescales O.  The step does not stop at the end of a row
- *              block: there the next S belongs to the next row block, so that no tensor core
- *              waits for a first softmax.
+ *              only then packs P and rescales O
  *
  * The running maximum is kept unless it grew by more than 8 in log2 units: P stays below 2^8, and
  * most steps need no rescaling of O.  Masks cost one uniform branch a step where there is none to
  * apply.  Tiles start at the right end with the longest rows first, in sections of heads whose K
  * and V stay in L2.
+ *
+ * head_dim  tile     stages  registers           shared memory  what else
+ *      64   192x128  2       32 / 160 (3 groups)      114,976   SM90_STREAM, two Q buffers
+ *     128   128x128  2       40 / 232                 164,128   SM90_QREG, SM90_GUARD
+ *     256   128x80   2       40 / 232                 229,664   SM90_GUARD
+ *
+ * What the steps gained, H200, bf16, full / causal TFLOP/s at 8192 (16,384 tokens, 2048 columns),
+ * rested:
+ *                                                         d = 64       128        256
+ *   wait for P V in front of softmax, as ptxas placed it  499 / 465  698 / 675  773 / 753
+ *   softmax beside P V (sm90_await_v)                         -      707 / 687  829 / 788
+ *   SM90_GUARD                                                -      752 / 733  833 / 790
+ *   SM90_STREAM without a guard                           524 / 485  700 / 673  819 / 780
+ *   SM90_STREAM with it                                       -      744 / 706  825 / 782
+ *   128x176 with it, Q in shared memory                       -      738 / 711      -
+ * At d = 64, two groups or 96 to 192 keys with some of the exponentials by polynomial: 377 to 488.
  *
  * Accumulator of a warpgroup: thread lane of warp w holds rows 16w + lane/4 and that + 8, columns
  * 8j + 2(lane%4) + {0,1}, at [4j + 2*half + {0,1}].
@@ -502,13 +516,15 @@ static __device__ __forceinline__ void sm90_again(const sm90_lane &w, const sm90
 #define SM90_HIGH 16384.f
 #define SM90_LOST 1.329228e36f
 
-/* The maxima in use turned out low, but nothing overflowed: moves them by powers of two. */
+/* The maxima in use turned out low, but nothing overflowed: moves them by powers of two.  A sum has
+ * at most 64 terms, so that no maximum in use gets above the true one. */
 template <int N>
 SM90_DEV void sm90_shrink(float (&S)[N], sm90_rows &s, float (&t)[2], float (&alpha)[2])
 {
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const float top = quad_max(t[h]), by = top < SM90_HIGH ? 0.f : ceilf(lg2(top)), f = ex2(-by);
+    const float top = quad_max(t[h]), by = top < SM90_HIGH ? 0.f : floorf(lg2(top)) - 7.f;
+    const float f = ex2(-by);
     s.m[h] += by;
     alpha[h] *= f;
     t[h] *= f;
@@ -687,7 +703,7 @@ SM90_DEV void sm90_finish(const sm90_lane &w, const sm90_params &p, const sm90_t
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     const float l = quad_sum(s.l[h]);
-    const bool empty = s.m[h] == -INFINITY;
+    const bool empty = l == 0.f;
     f[h] = empty ? 0.f : rcp(l);
     if (C::DROP)
       f[h] *= p.keep_scale;
