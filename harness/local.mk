@@ -39,6 +39,7 @@ libattnbench_a_SOURCES += \
   harness/store.c harness/store.h \
   harness/tensors.c harness/tensors.h \
   harness/tensors-flip.c \
+  harness/tensors-pages.c \
   harness/worker.c harness/worker.h
 libattnbench_a_SOURCES += harness/sha256.c harness/sha256.h
 if HAVE_CUDA

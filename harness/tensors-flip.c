@@ -57,7 +57,7 @@ int tensors_restore(struct tensors *t)
   for (int op = 0; op < OPERANDS && !status; op++)
     if (t->used[op] && !t->output[op] && t->host[op] && t->bytes[op])
       status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
-  return status;
+  return status || !t->p->page ? status : tensors_pages_upload(t);
 }
 
 /* Whether element i of an input is on the device what it is on the host, pending signs and all. */

@@ -39,8 +39,15 @@ const char *operand_name(enum operand op)
   return kinds[op].name;
 }
 
+static bool paged(const struct attn_problem *p, enum operand op)
+{
+  return p->page && !kinds[op].query;
+}
+
 static int64_t rows_of(const struct attn_problem *p, enum operand op)
 {
+  if (paged(p, op))
+    return tensors_pool_pages(p) * p->page;
   return kinds[op].query ? attn_problem_total_q(p) : attn_problem_total_k(p);
 }
 
@@ -57,9 +64,12 @@ static int64_t dim_of(const struct attn_problem *p, enum operand op)
 struct attn_tensor operand_strides(const struct attn_problem *p, enum operand op)
 {
   int64_t s = kinds[op].query ? p->sq : p->sk, h = heads_of(p, op), d = dim_of(p, op);
+  bool packed = p->layout == ATTN_PACKED && !paged(p, op);
+  if (paged(p, op))
+    s = p->page;
   if (p->layout == ATTN_BHSD)
     return (struct attn_tensor){NULL, h * s * d, d, s * d};
-  return (struct attn_tensor){NULL, p->layout == ATTN_PACKED ? 0 : s * h * d, h * d, d};
+  return (struct attn_tensor){NULL, packed ? 0 : s * h * d, h * d, d};
 }
 
 size_t operand_bytes(const struct attn_problem *p, enum operand op)
@@ -172,15 +182,16 @@ int tensors_create(struct tensors *t, const struct attn_problem *p, struct arena
       return status;
     bind_operand(p, &t->args, op, t->buffer[op]->data);
   }
-  if (p->layout != ATTN_PACKED)
-    return ATTN_OK;
-  int status = upload_cu_seqlens(t, true, &t->cu_q);
-  if (!status)
+  int status = p->page ? tensors_pages_create(t) : ATTN_OK;
+  if (status || p->layout != ATTN_PACKED)
+    return status;
+  status = upload_cu_seqlens(t, true, &t->cu_q);
+  if (!status && !p->page)
     status = upload_cu_seqlens(t, false, &t->cu_k);
-  if (!status) {
+  if (!status)
     t->args.cu_seqlens_q = t->cu_q->data;
+  if (!status && !p->page)
     t->args.cu_seqlens_k = t->cu_k->data;
-  }
   return status;
 }
 
@@ -198,25 +209,15 @@ static int exact_forward(struct tensors *t)
 #endif
 }
 
-int tensors_draw(struct tensors *t, uint64_t seed)
+static bool drawn(const struct tensors *t, enum operand op)
+{
+  return t->used[op] && t->bytes[op] && (op <= OP_V || op == OP_DOUT);
+}
+
+/* Backward's o and lse, on the host as on the device. */
+static int draw_forward(struct tensors *t)
 {
   struct device *dev = t->arena->dev;
-  free(t->signs);
-  t->signs = NULL;
-  for (int op = 0; op < OPERANDS; op++) {
-    bool drawn = op <= OP_V || op == OP_DOUT;
-    if (!t->used[op] || !drawn || !t->bytes[op])
-      continue;
-    if (!t->host[op] && !(t->host[op] = malloc(t->bytes[op])))
-      return ATTN_ENOMEM;
-    int64_t n = (int64_t)(t->bytes[op] / attn_dtype_size(t->p->dtype));
-    tensors_random(t->p->dtype, t->host[op], n, rng_at(seed, (uint64_t)op));
-    int status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
-    if (status)
-      return status;
-  }
-  if (t->p->op != ATTN_BWD)
-    return ATTN_OK;
   int status = exact_forward(t);
   for (int op = 0; op < OPERANDS && !status; op++) {
     if (op != OP_O && op != OP_LSE)
@@ -226,6 +227,28 @@ int tensors_draw(struct tensors *t, uint64_t seed)
     status = dev->ops->download(dev, t->host[op], t->buffer[op]->data, t->bytes[op]);
   }
   return status;
+}
+
+int tensors_draw(struct tensors *t, uint64_t seed)
+{
+  struct device *dev = t->arena->dev;
+  int status = ATTN_OK;
+  free(t->signs);
+  t->signs = NULL;
+  for (int op = 0; op < OPERANDS; op++) {
+    if (!drawn(t, op))
+      continue;
+    if (!t->host[op] && !(t->host[op] = malloc(t->bytes[op])))
+      return ATTN_ENOMEM;
+    int64_t n = (int64_t)(t->bytes[op] / attn_dtype_size(t->p->dtype));
+    tensors_random(t->p->dtype, t->host[op], n, rng_at(seed, (uint64_t)op));
+  }
+  if (t->p->page)
+    status = tensors_pages_draw(t, rng_at(seed, OPERANDS));
+  for (int op = 0; op < OPERANDS && !status; op++)
+    if (drawn(t, op))
+      status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
+  return status || t->p->op != ATTN_BWD ? status : draw_forward(t);
 }
 
 int tensors_poison_outputs(struct tensors *t)
@@ -268,7 +291,7 @@ int tensors_inputs_unchanged(struct tensors *t)
       same = 0;
   }
   free(scratch);
-  return same;
+  return same == 1 && t->p->page ? tensors_pages_unchanged(t) : same;
 }
 
 uint64_t tensors_output_hash(struct tensors *t, int *status)
@@ -301,5 +324,6 @@ void tensors_destroy(struct tensors *t)
     arena_free(t->arena, t->cu_q);
   if (t->cu_k)
     arena_free(t->arena, t->cu_k);
+  tensors_pages_destroy(t);
   memset(t, 0, sizeof *t);
 }

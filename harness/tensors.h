@@ -21,6 +21,8 @@ struct tensors {
   size_t bytes[OPERANDS];
   struct arena_buffer *buffer[OPERANDS];
   struct arena_buffer *cu_q, *cu_k;
+  struct arena_buffer *table, *seqlens; /* of a paged cache, and what was uploaded there */
+  int32_t *host_table, *host_seqlens;
   void *host[OPERANDS];  /* inputs as uploaded; owned */
   uint64_t *signs;       /* flips that the host's copy has not followed yet; or NULL */
   struct attn_args args; /* device pointers; workspace left for the caller to set */
@@ -42,6 +44,13 @@ int tensors_draw(struct tensors *t, uint64_t seed);
 int tensors_poison_outputs(struct tensors *t);
 /* 1: the inputs on the device still are what was uploaded, 0: changed, -1: could not tell */
 int tensors_inputs_unchanged(struct tensors *t);
+/* tensors-pages.c: the pool and block table of a paged cache, drawn anew after k and v. */
+int64_t tensors_pool_pages(const struct attn_problem *p);
+int tensors_pages_create(struct tensors *t);
+int tensors_pages_draw(struct tensors *t, uint64_t seed);
+int tensors_pages_upload(struct tensors *t);
+int tensors_pages_unchanged(struct tensors *t);
+void tensors_pages_destroy(struct tensors *t);
 /* tensors-flip.c: new signs for one input, on the device; enqueued. */
 int tensors_flip(struct tensors *t, uint64_t key);
 /* The host's copies follow. */

@@ -59,7 +59,7 @@ struct attn_problem {
   double dropout_p; /* 0: none */
   uint64_t dropout_seed;
   double scale; /* 0: 1/sqrt(d) */
-  int64_t page; /* tokens per KV page; 0: contiguous */
+  int64_t page; /* tokens per KV page (any number above 0); 0: contiguous */
   enum attn_layout layout;
   bool deterministic; /* same bits run to run wanted */
   int nruns;
@@ -99,6 +99,8 @@ void attn_problem_visible(const struct attn_problem *p, int64_t sq, int64_t sk, 
                           int64_t *lo, int64_t *hi);
 /* sequence s of the batch, 0 <= s < b: its lengths */
 void attn_problem_seq(const struct attn_problem *p, int64_t s, int64_t *sq, int64_t *sk);
+/* Pages that hold sk keys; 0 without paging. */
+int64_t attn_problem_pages(const struct attn_problem *p, int64_t sk);
 
 size_t attn_dtype_size(enum attn_dtype t);
 const char *attn_op_name(enum attn_op op);
@@ -114,6 +116,13 @@ struct attn_tensor {
   int64_t sb, ss, sh;
 };
 
+/* A paged KV cache (p->page > 0): k and v are pools of pages, (pages, page, hkv, d|dv), or (pages,
+ * hkv, page, d|dv) with layout=bhsd.  Token j of sequence n lies in page block_table[n *
+ * block_table_stride + j / page], slot j % page; sb is the stride of pages, ss that of slots, and
+ * no pool is packed.  Pages lie in any order.  Only the first ceil(seqlens_k[n] / page) entries of a
+ * row of the table are page numbers, the rest are garbage; slots past the end of a sequence, and
+ * pages that no sequence owns, hold NaN and must not reach a result. */
+
 /* All pointers are device pointers (host pointers on the cpu device).
  *   q, o, dout, dq   (b, sq, hq, d|dv)        k, dk   (b, sk, hkv, d)       v, dv (b, sk, hkv, dv)
  *   lse  float, natural log, (b, hq, sq) dense, ragged (hq, total_q); -inf for an empty row.
@@ -124,6 +133,10 @@ struct attn_args {
   const int32_t *cu_seqlens_q, *cu_seqlens_k; /* b+1 entries on the device; NULL when uniform */
   void *workspace;                            /* at least workspace() bytes, 1024-byte aligned */
   size_t workspace_bytes;
+  /* A paged cache only, else NULL; cu_seqlens_k is NULL then. */
+  const int32_t *block_table; /* (b, block_table_stride) */
+  int64_t block_table_stride; /* at least the pages of the longest sequence */
+  const int32_t *seqlens_k;   /* (b), tokens in the cache, the new ones included */
 };
 
 /* ---- device --------------------------------------------------------------------------------- */

@@ -23,6 +23,8 @@ libattnbench_a_SOURCES = \
   impl/cpu/naive.c \
   impl/cpu/plan.c \
   impl/cpu/plan.h \
+  impl/cpu/split-decode.c \
+  impl/cpu/split-decode.h \
   impl/dropout.h \
   impl/model.c \
   impl/model.h \

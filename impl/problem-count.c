@@ -161,12 +161,18 @@ double attn_problem_flops_halved(const struct attn_problem *p)
 
 /* ---- compulsory bytes ----------------------------------------------------------------------- */
 
-/* Rows of a batch that take part: queries that see a key, and keys that some query sees. */
-static void live_rows(const struct attn_problem *p, double *queries, double *keys)
+int64_t attn_problem_pages(const struct attn_problem *p, int64_t sk)
+{
+  return p->page ? (sk + p->page - 1) / p->page : 0;
+}
+
+/* What takes part of a batch: queries that see a key, keys that some query sees, and entries of the
+ * block table that lead to those. */
+static void live_rows(const struct attn_problem *p, double *queries, double *keys, double *entries)
 {
   struct attn_run uniform;
   const struct attn_run *r;
-  *queries = *keys = 0;
+  *queries = *keys = *entries = 0;
   for (int n = runs_of(p, &uniform, &r); n--; r++) {
     struct band w = band_of(p, r->sq, r->sk);
     int64_t from = most(0, -(w.shift + w.right)), to = least(r->sq, r->sk + w.left - w.shift);
@@ -177,6 +183,8 @@ static void live_rows(const struct attn_problem *p, double *queries, double *key
     attn_problem_visible(p, r->sq, r->sk, to - 1, &unused, &hi);
     *queries += (double)r->count * (double)(to - from);
     *keys += (double)r->count * (double)(hi - lo);
+    if (p->page)
+      *entries += (double)r->count * (double)(attn_problem_pages(p, hi) - lo / p->page);
   }
 }
 
@@ -184,11 +192,11 @@ static void live_rows(const struct attn_problem *p, double *queries, double *key
  */
 double attn_problem_compulsory_read(const struct attn_problem *p)
 {
-  double queries, keys, size = (double)attn_dtype_size(p->dtype);
-  live_rows(p, &queries, &keys);
+  double queries, keys, entries, size = (double)attn_dtype_size(p->dtype);
+  live_rows(p, &queries, &keys, &entries);
   double q = queries * (double)(p->hq * p->d) * size, o = queries * (double)(p->hq * p->dv) * size;
   double kv = keys * (double)(p->hkv * (p->d + p->dv)) * size, lse = queries * (double)p->hq * 4;
-  return p->op == ATTN_BWD ? q + 2 * o + lse + kv : q + kv;
+  return p->op == ATTN_BWD ? q + 2 * o + lse + kv : q + kv + 4 * entries;
 }
 
 /* Every element of the outputs, whether it depends on anything or not. */

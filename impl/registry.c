@@ -21,6 +21,7 @@ static const struct attn_impl *const builtins[] = {
     &attn_cpu_naive,
     &attn_cpu_flash,
     &attn_cpu_flash_materialised,
+    &attn_cpu_split_decode,
 #ifdef HAVE_CUDA
     &attn_cuda_naive,
     &attn_cuda_flash_sm80,

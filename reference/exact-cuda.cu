@@ -126,7 +126,7 @@ static int session_open(struct session *s, const struct attn_problem *p,
 
   memset(s, 0, sizeof *s);
   s->stream = (cudaStream_t)stream;
-  status = ref_open(p, num, &s->r);
+  status = ref_open(p, num, args, &s->r);
   if (status)
     return status;
   s->D.p = s->r.shape;

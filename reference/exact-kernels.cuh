@@ -135,7 +135,7 @@ static __device__ int64_t row_of(const struct device_problem &D, int which,
   const struct ref_seq &s = D.seqs[t.seq];
   if (which == OF_Q || which == OF_DOUT)
     return ref_offset(&D.p, &operand(D, which), t.seq, s.q0, w.head, w.i);
-  return ref_offset(&D.p, &operand(D, which), t.seq, s.k0, w.head / D.p.group, w.j);
+  return ref_key_offset(&D.p, &operand(D, which), t.seq, s.k0, w.head / D.p.group, w.j);
 }
 
 static __device__ int64_t lse_index(const struct device_problem &D, const struct ref_target &t)
@@ -844,7 +844,8 @@ static __global__ void largest_kernel(const __grid_constant__ struct device_prob
        row += warps) {
     struct ref_target t = nth_row(D, v, row);
     const struct ref_seq &s = D.seqs[t.seq];
-    int64_t at = ref_offset(&D.p, &v.tensor, t.seq, v.query ? s.q0 : s.k0, t.head, t.pos);
+    int64_t at = v.query ? ref_offset(&D.p, &v.tensor, t.seq, s.q0, t.head, t.pos)
+                         : ref_key_offset(&D.p, &v.tensor, t.seq, s.k0, t.head, t.pos);
     for (int x = lane; x < v.width; x += 32)
       most = fmaxf(most, fabsf(load(D.p.dtype, v.tensor.data, at + x)));
   }

@@ -32,14 +32,28 @@ struct ref_matrix ref_matrix_of(const struct ref_problem *r, const struct attn_t
                                 int64_t seq, int64_t head, bool query, int64_t width)
 {
   const struct ref_seq *q = &r->seqs[seq];
-  struct ref_matrix m = {r->shape.dtype, t->data, 0, t->ss, query ? q->sq : q->sk, width};
-  m.first = ref_offset(&r->shape, t, seq, query ? q->q0 : q->k0, head, 0);
+  const struct ref_shape *p = &r->shape;
+  struct ref_matrix m = {p->dtype, t->data, 0, t->ss, query ? q->sq : q->sk, width, 0, 0, NULL};
+  m.first = ref_offset(p, t, seq, query ? q->q0 : q->k0, head, 0);
+  if (!query && p->page) {
+    m.first = head * t->sh;
+    m.page = p->page;
+    m.page_stride = t->sb;
+    m.table = p->table + seq * p->table_stride;
+  }
   return m;
+}
+
+static int64_t place_of(const struct ref_matrix *m, int64_t row)
+{
+  if (!m->page)
+    return m->first + row * m->stride;
+  return m->first + m->table[row / m->page] * m->page_stride + row % m->page * m->stride;
 }
 
 void ref_read_row(const struct ref_matrix *m, int64_t row, double *out)
 {
-  int64_t at = m->first + row * m->stride;
+  int64_t at = place_of(m, row);
   for (int64_t c = 0; c < m->width; c++)
     out[c] = attn_load(m->dtype, m->data, at + c);
 }
@@ -53,7 +67,7 @@ void ref_read_tile(const struct ref_matrix *m, int64_t row0, int64_t n, double *
 void ref_read_transposed(const struct ref_matrix *m, int64_t row0, int64_t n, double *tile)
 {
   for (int64_t k = 0; k < REF_TILE; k++) {
-    int64_t at = m->first + (row0 + k) * m->stride;
+    int64_t at = k < n ? place_of(m, row0 + k) : 0;
     for (int64_t c = 0; c < m->width; c++)
       tile[c * REF_TILE + k] = k < n ? attn_load(m->dtype, m->data, at + c) : 0;
   }

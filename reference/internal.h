@@ -24,8 +24,9 @@ struct ref_problem {
   struct ref_seq *seqs; /* shape.b entries */
 };
 
-/* ATTN_EUNSUPPORTED for what the reference does not define (paged problems). num may be NULL. */
-int ref_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r);
+/* num may be NULL; of args only the block table is looked at, which a paged problem must have. */
+int ref_open(const struct attn_problem *p, const struct attn_numerics *num,
+             const struct attn_args *args, struct ref_problem *r);
 void ref_close(struct ref_problem *r);
 
 /* A row (seq, query head, query) or a column (seq, kv head, key) to be checked. */
@@ -54,6 +55,16 @@ REF_FN int64_t ref_offset(const struct ref_shape *p, const struct attn_tensor *t
   return (p->packed ? 0 : seq * t->sb) + (first + pos) * t->ss + head * t->sh;
 }
 
+/* [1.10] likewise of a tensor of keys, which may be paged */
+REF_FN int64_t ref_key_offset(const struct ref_shape *p, const struct attn_tensor *t, int64_t seq,
+                              int64_t first, int64_t head, int64_t pos)
+{
+  if (p->page == 0)
+    return ref_offset(p, t, seq, first, head, pos);
+  return p->table[seq * p->table_stride + pos / p->page] * t->sb + pos % p->page * t->ss +
+         head * t->sh;
+}
+
 /* Calls body(i, ctx) for 0 <= i < n on all cores; the first non-zero status wins. */
 int ref_parallel(int64_t n, int (*body)(int64_t i, void *ctx), void *ctx);
 
@@ -67,11 +78,14 @@ void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x);
 
 #define REF_TILE 64
 
-/* Rows of one head of one tensor. */
+/* Rows of one head of one tensor: row r is at first + r * stride, or, if paged, in slot r % page of
+ * page table[r / page]. */
 struct ref_matrix {
   enum attn_dtype dtype;
   const void *data;
   int64_t first, stride, rows, width;
+  int64_t page, page_stride; /* page 0: not paged */
+  const int32_t *table;
 };
 
 struct ref_matrix ref_matrix_of(const struct ref_problem *r, const struct attn_tensor *t,

@@ -42,7 +42,8 @@ static int lay_out_sequences(const struct attn_problem *p, struct ref_problem *r
   return ATTN_OK;
 }
 
-int ref_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r)
+int ref_open(const struct attn_problem *p, const struct attn_numerics *num,
+             const struct attn_args *args, struct ref_problem *r)
 {
   static const struct attn_numerics fp32;
   struct ref_shape *s = &r->shape;
@@ -51,8 +52,8 @@ int ref_open(const struct attn_problem *p, const struct attn_numerics *num, stru
   int status;
 
   memset(r, 0, sizeof *r);
-  if (p->page > 0)
-    return ATTN_EUNSUPPORTED;
+  if (p->page > 0 && (backward || !args->block_table))
+    return ATTN_EINVAL;
   if (p->d < 1 || p->dv < 1 || p->hkv < 1 || p->hq < 1 || p->hq % p->hkv != 0)
     return ATTN_EINVAL;
   s->dtype = p->dtype;
@@ -71,6 +72,9 @@ int ref_open(const struct attn_problem *p, const struct attn_numerics *num, stru
   s->packed = s->ragged || p->layout == ATTN_PACKED;
   s->drop_threshold = (uint32_t)llround(p->dropout_p * 65536);
   s->drop_seed = p->dropout_seed;
+  s->page = p->page;
+  s->table = args->block_table;
+  s->table_stride = args->block_table_stride;
   status = lay_out_sequences(p, r);
   if (status)
     return status;

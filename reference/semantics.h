@@ -29,6 +29,9 @@ struct ref_shape {
   uint32_t drop_threshold; /* of 65536; 0: no dropout */
   uint64_t drop_seed;
   int64_t total_q, total_k, max_sq, max_sk;
+  int64_t page;         /* tokens; 0: keys and values are contiguous */
+  const int32_t *table; /* (b, table_stride) */
+  int64_t table_stride;
 };
 
 /* One sequence: lengths, first row in the packed tensors (0 when not packed), and the first row of

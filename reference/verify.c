@@ -271,7 +271,7 @@ int ref_verify_host(const struct attn_problem *p, const struct attn_numerics *nu
 
   memset(v, 0, sizeof *v);
   job_start(&j, got);
-  status = ref_open(p, num, &j.r);
+  status = ref_open(p, num, got, &j.r);
   if (!status)
     status = p->op == ATTN_BWD ? verify_backward(&j, plan, v) : verify_forward(&j, plan, v);
   if (!status)
@@ -308,7 +308,7 @@ int ref_forward_host(const struct attn_problem *p, const struct attn_args *args)
   int status;
 
   job_start(&j, args);
-  status = ref_open(p, NULL, &j.r);
+  status = ref_open(p, NULL, args, &j.r);
   if (!status)
     status = run_blocks(&j, NULL, NULL, false, store_rows);
   job_end(&j);
@@ -321,7 +321,7 @@ int ref_row_host(const struct attn_problem *p, const struct attn_args *args, int
   struct ref_problem r;
   struct ref_rows rows;
   struct ref_target t = {(int32_t)seq, (int32_t)head, row};
-  int status = ref_open(p, NULL, &r);
+  int status = ref_open(p, NULL, args, &r);
   if (!status)
     status = ref_rows_compute(&r, args, &t, 1, false, &rows);
   if (!status) {
@@ -364,7 +364,7 @@ int ref_backward_host(const struct attn_problem *p, const struct attn_args *args
   int status;
 
   job_start(&j, args);
-  status = ref_open(p, NULL, &j.r);
+  status = ref_open(p, NULL, args, &j.r);
   if (!status)
     status = make_stats(&j, NULL);
   j.exact_v = dv;

@@ -10,5 +10,6 @@
 extern const struct attn_impl attn_cpu_naive;
 extern const struct attn_impl attn_cpu_flash;
 extern const struct attn_impl attn_cpu_flash_materialised;
+extern const struct attn_impl attn_cpu_split_decode;
 
 #endif

@@ -211,6 +211,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
     attn_products_traffic(p, &run, q, true, p->d, &head);
     head.read_bytes += 2 * 4 * pairs + keys * row + 4 * alphas + 8 * sq;
     head.read_bytes += 2 * (double)attn_tiles(run.sq, q.rows) * attn_task_bytes(p);
+    head.read_bytes += 4 * attn_visited_entries(p, &run, q, true);
     head.write_bytes += 4 * pairs + 4 * alphas + 8 * sq + sq * row + 4 * sq;
     attn_traffic_add(t, &head, run.count * p->hq);
   }

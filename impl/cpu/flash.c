@@ -102,8 +102,8 @@ static int forward(struct attn_core *core, int64_t i, void *ctx)
 
 static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
 {
-  const char *reason = attn_cpu_refuses(p);
-  if (!reason && !attn_flash_tiling_q(p, dev).rows)
+  const char *reason = NULL;
+  if (!attn_flash_tiling_q(p, dev).rows)
     reason = attn_sram_too_small(p, dev, attn_flash_forward_footprint);
   if (!reason && p->op == ATTN_BWD && !attn_flash_tiling_k(p, dev).rows)
     reason = attn_sram_too_small(p, dev, attn_flash_backward_footprint);
@@ -133,15 +133,15 @@ static int run(void *arg, const struct attn_args *args, void *stream)
 }
 
 /* One head of one sequence: Q once, what is visible of K and V once for each tile of queries. */
-static void head_traffic(const struct attn_problem *p, int64_t sq, int64_t sk, int64_t max_rows,
+static void head_traffic(const struct attn_problem *p, int64_t sq, int64_t sk, struct attn_tiling q,
                          struct attn_traffic *t)
 {
   double size = (double)attn_dtype_size(p->dtype);
-  int64_t rows = attn_tile_rows(sq, max_rows);
+  int64_t rows = attn_tile_rows(sq, q.rows);
   for (int64_t i = 0; i < sq; i += rows) {
     struct attn_span s = attn_span_of(p, sq, sk, i, attn_least(rows, sq - i));
     t->read_bytes += (double)attn_most(s.hi - s.lo, 0) * (double)(p->d + p->dv) * size;
-    t->read_bytes += attn_task_bytes(p);
+    t->read_bytes += 8 * attn_table_entries(p, s.lo, s.hi, q.stream) + attn_task_bytes(p);
   }
   t->read_bytes += (double)(sq * p->d) * size;
   t->write_bytes += (double)(sq * p->dv) * size + (double)sq * 4;
@@ -154,12 +154,12 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
     attn_flash_backward_traffic(p, dev, t);
     return;
   }
-  int64_t rows = attn_flash_tiling_q(p, dev).rows;
+  struct attn_tiling q = attn_flash_tiling_q(p, dev);
   *t = (struct attn_traffic){0, 0};
   for (int r = 0; r < attn_run_count(p); r++) {
     struct attn_run run = attn_run_of(p, r);
     struct attn_traffic head = {0, 0};
-    head_traffic(p, run.sq, run.sk, rows, &head);
+    head_traffic(p, run.sq, run.sk, q, &head);
     attn_traffic_add(t, &head, run.count * p->hq);
   }
 }

@@ -63,7 +63,8 @@ void attn_gradient_layout(struct attn_gradient *g, int64_t splits, float *at)
 
 static struct attn_view rows_of(float *base, int64_t row, int64_t width)
 {
-  return (struct attn_view){(char *)(base + row * width), width, ATTN_F32};
+  return (struct attn_view){
+      .data = (char *)(base + row * width), .stride = width, .dtype = ATTN_F32};
 }
 
 float *attn_delta_of(const struct attn_gradient *g, const struct attn_task *task)

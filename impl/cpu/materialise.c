@@ -159,6 +159,15 @@ int attn_write_value_products(struct attn_matrices *x, struct attn_machine *m)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+/* Keys that queries i .. i + n visit. */
+static struct attn_span visit_of(const struct attn_problem *p, const struct attn_run *run,
+                                 int64_t i, int64_t n, bool skip)
+{
+  if (skip)
+    return attn_span_of(p, run->sq, run->sk, i, n);
+  return (struct attn_span){.lo = 0, .hi = run->sk};
+}
+
 double attn_visited_keys(const struct attn_problem *p, const struct attn_run *run, int64_t max_rows,
                          bool skip, double *pairs)
 {
@@ -167,13 +176,23 @@ double attn_visited_keys(const struct attn_problem *p, const struct attn_run *ru
   *pairs = 0;
   for (int64_t i = 0; i < run->sq; i += rows) {
     int64_t n = attn_least(rows, run->sq - i);
-    struct attn_span s = {.lo = 0, .hi = run->sk};
-    if (skip)
-      s = attn_span_of(p, run->sq, run->sk, i, n);
+    struct attn_span s = visit_of(p, run, i, n, skip);
     keys += (double)attn_most(s.hi - s.lo, 0);
     *pairs += (double)attn_most(s.hi - s.lo, 0) * (double)n;
   }
   return keys;
+}
+
+double attn_visited_entries(const struct attn_problem *p, const struct attn_run *run,
+                            struct attn_tiling q, bool skip)
+{
+  int64_t rows = attn_tile_rows(run->sq, q.rows);
+  double sum = 0;
+  for (int64_t i = 0; p->page && i < run->sq; i += rows) {
+    struct attn_span s = visit_of(p, run, i, attn_least(rows, run->sq - i), skip);
+    sum += attn_table_entries(p, s.lo, s.hi, q.stream);
+  }
+  return sum;
 }
 
 void attn_products_traffic(const struct attn_problem *p, const struct attn_run *run,
@@ -184,5 +203,6 @@ void attn_products_traffic(const struct attn_problem *p, const struct attn_run *
   double keys = attn_visited_keys(p, run, q.rows, skip, &pairs);
   head->read_bytes += ((double)run->sq + keys) * w;
   head->read_bytes += (double)attn_tiles(run->sq, q.rows) * attn_task_bytes(p);
+  head->read_bytes += 4 * attn_visited_entries(p, run, q, skip);
   head->write_bytes += pairs * 4;
 }

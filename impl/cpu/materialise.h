@@ -38,6 +38,9 @@ void attn_products_traffic(const struct attn_problem *p, const struct attn_run *
 /* Keys that all tiles of queries of a head visit together, and pairs of query and key. */
 double attn_visited_keys(const struct attn_problem *p, const struct attn_run *run, int64_t max_rows,
                          bool skip, double *pairs);
+/* And entries of the block table that lead there. */
+double attn_visited_entries(const struct attn_problem *p, const struct attn_run *run,
+                            struct attn_tiling q, bool skip);
 
 /* dQ, dK, dV, everything by way of HBM: P, dP, dS, then the products. splits of the keys have dQ
  * sums of their own, summed in order. */

@@ -150,9 +150,9 @@ static size_t workspace(const struct attn_problem *p, const struct attn_device *
 
 static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
 {
-  const char *reason = attn_cpu_refuses(p);
+  const char *reason = NULL;
   bool backward = p->op == ATTN_BWD;
-  if (!reason && !tiling_q(p, dev).rows)
+  if (!tiling_q(p, dev).rows)
     reason = attn_sram_too_small(
         p, dev, backward ? attn_materialised_backward_footprint_q : forward_footprint);
   if (!reason && backward && !tiling_k(p, dev).rows)
@@ -198,7 +198,8 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
     attn_products_traffic(p, &run, q, false, p->d, &head);
     head.read_bytes += (run.sk > k.rows ? 2 : 1) * matrix + strips * attn_task_bytes(p);
     head.write_bytes += matrix + 4 * sq;
-    head.read_bytes += matrix + tiles * (sk * row + attn_task_bytes(p));
+    head.read_bytes += matrix + tiles * (sk * row + attn_task_bytes(p)) +
+                       4 * attn_visited_entries(p, &run, q, false);
     head.write_bytes += sq * row;
     attn_traffic_add(t, &head, run.count * p->hq);
   }

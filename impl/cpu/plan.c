@@ -69,19 +69,15 @@ void attn_traffic_add(struct attn_traffic *t, const struct attn_traffic *x, int6
   t->write_bytes += (double)n * x->write_bytes;
 }
 
-static _Thread_local char refusal[192];
-
-const char *attn_cpu_refuses(const struct attn_problem *p)
+double attn_table_entries(const struct attn_problem *p, int64_t lo, int64_t hi, int64_t step)
 {
-  if (p->op == ATTN_DECODE)
-    return "op=decode: the cpu device computes fwd, bwd and append; ask for op=append";
-  if (p->page) {
-    snprintf(refusal, sizeof refusal,
-             "page=%lld: keys and values must be contiguous; leave page out", (long long)p->page);
-    return refusal;
-  }
-  return NULL;
+  double sum = 0;
+  for (int64_t j = lo; p->page && j < hi; j += step)
+    sum += (double)((attn_least(j + step, hi) - 1) / p->page - j / p->page + 1);
+  return sum;
 }
+
+static _Thread_local char refusal[192];
 
 const char *attn_sram_too_small(const struct attn_problem *p, const struct attn_device *dev,
                                 attn_footprint_of *of)
@@ -149,16 +145,18 @@ struct attn_task attn_task_find(struct attn_core *core, const struct attn_plan *
   int64_t rows = attn_grid_rows(g, t.seq);
   t.row = t.tile * rows;
   t.rows = attn_least(rows, length_of(g, t.seq) - t.row);
-  if (plan->p.nruns) {
+  if (plan->p.nruns)
     t.q0 = attn_index_load(core, args->cu_seqlens_q + lo);
+  if (plan->p.page)
+    t.table = args->block_table + lo * args->block_table_stride;
+  else if (plan->p.nruns)
     t.k0 = attn_index_load(core, args->cu_seqlens_k + lo);
-  }
   return t;
 }
 
 double attn_task_bytes(const struct attn_problem *p)
 {
-  return p->nruns ? 2 * sizeof(int32_t) : 0;
+  return p->nruns ? (p->page ? 1 : 2) * sizeof(int32_t) : 0;
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -226,7 +224,8 @@ static struct attn_view view(const struct attn_plan *plan, const struct attn_ten
                              int64_t row0, int64_t h)
 {
   int64_t at = b * t->sb + row0 * t->ss + h * t->sh;
-  return (struct attn_view){(char *)t->data + at * (int64_t)plan->size, t->ss, plan->p.dtype};
+  return (struct attn_view){
+      .data = (char *)t->data + at * (int64_t)plan->size, .stride = t->ss, .dtype = plan->p.dtype};
 }
 
 struct attn_view attn_view_q(const struct attn_plan *plan, const struct attn_tensor *t,
@@ -238,7 +237,13 @@ struct attn_view attn_view_q(const struct attn_plan *plan, const struct attn_ten
 struct attn_view attn_view_k(const struct attn_plan *plan, const struct attn_tensor *t,
                              const struct attn_task *task, int64_t h)
 {
-  return view(plan, t, task->b, task->k0, h);
+  if (!plan->p.page)
+    return view(plan, t, task->b, task->k0, h);
+  struct attn_view v = view(plan, t, 0, 0, h);
+  v.page = plan->p.page;
+  v.page_stride = t->sb;
+  v.table = task->table;
+  return v;
 }
 
 float *attn_lse_of(const struct attn_plan *plan, const struct attn_args *args,
@@ -257,7 +262,16 @@ static char *row_of(struct attn_view v, int64_t row)
 void attn_view_load(struct attn_core *core, struct attn_view v, int64_t row, int64_t rows,
                     int64_t cols, float *tile, int64_t ld)
 {
-  attn_tile_load(core, tile, ld, v.dtype, row_of(v, row), v.stride, rows, cols);
+  int64_t n = rows, page = 0, slot = row;
+  for (int64_t r = 0; r < rows; r += n) {
+    if (v.page) {
+      page = attn_index_load(core, v.table + (row + r) / v.page) * v.page_stride;
+      slot = (row + r) % v.page;
+      n = attn_least(v.page - slot, rows - r);
+    }
+    const char *from = row_of(v, slot) + page * (int64_t)attn_dtype_size(v.dtype);
+    attn_tile_load(core, tile + r * ld, ld, v.dtype, from, v.stride, n, cols);
+  }
 }
 
 void attn_view_store(struct attn_core *core, struct attn_view v, int64_t row, int64_t rows,

@@ -61,17 +61,20 @@ struct attn_plan {
 /* A task of a grid. */
 struct attn_task {
   const struct attn_extent *seq;
-  int64_t b, h;      /* sequence, head of the grid */
-  int64_t row, rows; /* of the tile, counted in the sequence */
-  int64_t tile;      /* its number in the sequence */
-  int64_t q0, k0;    /* first row of the sequence in packed tensors */
+  int64_t b, h;         /* sequence, head of the grid */
+  int64_t row, rows;    /* of the tile, counted in the sequence */
+  int64_t tile;         /* its number in the sequence */
+  int64_t q0, k0;       /* first row of the sequence in packed tensors */
+  const int32_t *table; /* its row of the block table; paged only */
 };
 
-/* Rows of one head of one sequence. */
+/* Rows of one head of one sequence: stride elements apart, or in the slots of pages. */
 struct attn_view {
   char *data;
   int64_t stride; /* elements */
   enum attn_dtype dtype;
+  int64_t page, page_stride; /* rows, elements; page 0: not paged */
+  const int32_t *table;
 };
 
 /* Keys that some, and that all, queries of a tile see. */
@@ -123,8 +126,9 @@ struct attn_run attn_run_of(const struct attn_problem *p, int r);
 /* t += n * x */
 void attn_traffic_add(struct attn_traffic *t, const struct attn_traffic *x, int64_t n);
 
-/* NULL, or why no implementation on the cpu device takes the problem. */
-const char *attn_cpu_refuses(const struct attn_problem *p);
+/* Entries of the block table that loads of keys lo .. hi take, step keys at a time. */
+double attn_table_entries(const struct attn_problem *p, int64_t lo, int64_t hi, int64_t step);
+
 /* The line that says that a tile set does not fit. */
 const char *attn_sram_too_small(const struct attn_problem *p, const struct attn_device *dev,
                                 attn_footprint_of *of);
@@ -154,6 +158,7 @@ struct attn_view attn_view_k(const struct attn_plan *plan, const struct attn_ten
 float *attn_lse_of(const struct attn_plan *plan, const struct attn_args *args,
                    const struct attn_task *task, int64_t h);
 
+/* From a paged view, one load and one look into the table for each page. */
 void attn_view_load(struct attn_core *core, struct attn_view v, int64_t row, int64_t rows,
                     int64_t cols, float *tile, int64_t ld);
 void attn_view_store(struct attn_core *core, struct attn_view v, int64_t row, int64_t rows,

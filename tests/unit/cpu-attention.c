@@ -132,8 +132,6 @@ static void test_refusals(void)
     size_t sram;
     const char *reason;
   } cases[] = {
-      {"op=decode b=2 hq=4 hkv=4 sq=1 sk=64 d=64", 232448, "op=decode"},
-      {"op=append b=2 hq=4 hkv=4 sq=1 sk=64 d=64 page=16", 232448, "page=16"},
       {"op=fwd b=1 hq=1 hkv=1 sq=64 sk=64 d=256", 8192, "SRAM of 8192 bytes"},
       {"op=bwd b=1 hq=1 hkv=1 sq=64 sk=64 d=256", 16384, "SRAM of 16384 bytes"},
   };

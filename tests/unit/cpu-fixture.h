@@ -35,6 +35,8 @@ struct fixture {
   struct attn_args args;
   int64_t lse_count;
   int32_t *cu_q, *cu_k;
+  int32_t *table, *lengths; /* of a paged cache */
+  int64_t pages;            /* of a pool: those in use and two more */
   uint64_t rng;
 };
 
@@ -71,6 +73,9 @@ static inline int64_t element(const struct fixture *f, int which, int64_t s, int
                               int64_t c)
 {
   const struct buffer *b = &f->b[which];
+  if (b->keys && f->p.page)
+    return f->table[s * f->args.block_table_stride + row / f->p.page] * b->t.sb +
+           row % f->p.page * b->t.ss + h * b->t.sh + c;
   return s * b->t.sb + (first_row(f, s, b->keys) + row) * b->t.ss + h * b->t.sh + c;
 }
 
@@ -140,7 +145,10 @@ static inline void buffer_init(struct fixture *f, int which, int64_t heads, int6
   const struct attn_problem *p = &f->p;
   struct buffer *b = &f->b[which];
   int64_t len = keys ? p->sk : p->sq, w = width + pad;
-  if (p->nruns) {
+  bool paged = keys && p->page;
+  if (paged)
+    len = p->page;
+  if (p->nruns && !paged) {
     len = keys ? attn_problem_total_k(p) : attn_problem_total_q(p);
     b->t = (struct attn_tensor){NULL, 0, heads * w, w};
   } else if (p->layout == ATTN_BHSD) {
@@ -151,7 +159,7 @@ static inline void buffer_init(struct fixture *f, int which, int64_t heads, int6
   b->heads = heads;
   b->width = width;
   b->keys = keys;
-  b->elements = p->nruns ? len * heads * w : p->b * b->t.sb;
+  b->elements = paged ? f->pages * b->t.sb : p->nruns ? len * heads * w : p->b * b->t.sb;
   b->t.data = malloc((size_t)b->elements * 4 + 64);
   poison(f, which);
 }
@@ -167,11 +175,42 @@ static inline void cu_init(struct fixture *f)
   }
 }
 
+/* Gives every sequence its pages, in an order drawn from order; what lies behind its last page in
+ * the table leads nowhere. */
+static inline void pages_init(struct fixture *f, uint64_t order)
+{
+  int64_t stride = attn_problem_pages(&f->p, f->p.sk), next = 0;
+  if (!f->p.page)
+    return;
+  f->pages = 2;
+  for (int64_t s = 0, sq, sk; s < f->p.b; s++) {
+    attn_problem_seq(&f->p, s, &sq, &sk);
+    f->pages += attn_problem_pages(&f->p, sk);
+  }
+  int32_t *page = malloc((size_t)f->pages * sizeof *page);
+  for (int64_t i = 0; i < f->pages; i++) {
+    int64_t j = draw_in(&order, 0, i);
+    page[i] = page[j];
+    page[j] = (int32_t)i;
+  }
+  f->table = malloc((size_t)(f->p.b * stride + 1) * sizeof *f->table);
+  f->lengths = malloc((size_t)f->p.b * sizeof *f->lengths);
+  f->args.block_table_stride = stride;
+  for (int64_t s = 0, sq, sk; s < f->p.b; s++) {
+    attn_problem_seq(&f->p, s, &sq, &sk);
+    f->lengths[s] = (int32_t)sk;
+    for (int64_t i = 0; i < stride; i++)
+      f->table[s * stride + i] = i < attn_problem_pages(&f->p, sk) ? page[next++] : INT32_MAX - 255;
+  }
+  free(page);
+}
+
 static inline void fixture_init(struct fixture *f, const struct attn_problem *p, uint64_t seed,
                                 int64_t pad, float amplitude)
 {
   *f = (struct fixture){.p = *p, .rng = seed};
   cu_init(f);
+  pages_init(f, seed);
   const struct {
     int64_t heads, width;
     bool keys;
@@ -195,7 +234,10 @@ static inline void fixture_init(struct fixture *f, const struct attn_problem *p,
                                .dv = f->b[B_DV].t,
                                .lse = malloc((size_t)f->lse_count * sizeof(float) + 64),
                                .cu_seqlens_q = p->nruns ? f->cu_q : NULL,
-                               .cu_seqlens_k = p->nruns ? f->cu_k : NULL};
+                               .cu_seqlens_k = p->nruns && !p->page ? f->cu_k : NULL,
+                               .block_table = f->table,
+                               .block_table_stride = f->args.block_table_stride,
+                               .seqlens_k = f->lengths};
   for (int64_t i = 0; i < f->lse_count; i++)
     f->args.lse[i] = attn_float(POISON);
 }
@@ -207,6 +249,8 @@ static inline void fixture_free(struct fixture *f)
   free(f->args.lse);
   free(f->cu_q);
   free(f->cu_k);
+  free(f->table);
+  free(f->lengths);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
