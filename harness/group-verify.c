@@ -12,8 +12,8 @@
 
 #include "harness/group.h"
 
-/* Multiply-adds of rows that a verdict may cost: a second or two on two host cores, well under one on
- * a GPU with fast fp64. */
+/* Multiply-adds of rows that a verdict may cost: a second or two on two host cores, well under one
+ * on a GPU with fast fp64. */
 #define HOST_BUDGET 5e8
 #define CUDA_BUDGET 4e11
 

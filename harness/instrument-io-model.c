@@ -28,7 +28,8 @@ static int io_count(struct device *dev, device_launch launch, void *ctx, struct 
     return status;
   attn_machine_totals(m, &read, &written, NULL);
   if (!read && !written) {
-    snprintf(out->reason, sizeof out->reason, "it makes no counted loads and stores (attn_machine)");
+    snprintf(out->reason, sizeof out->reason,
+             "it makes no counted loads and stores (attn_machine)");
     return ATTN_OK;
   }
   *out = (struct counters){.source = "io-model",

@@ -200,7 +200,8 @@ static int mode(int (*get)(nvml_handle, unsigned *, unsigned *), nvml_handle gpu
 void nvml_poll_stop(struct nvml_poll *p, struct device_state *out)
 {
   unsigned limit = 0;
-  *out = (struct device_state){NAN, NAN, NAN, NAN, NAN, .throttle = UINT64_MAX, .ecc = -1, .mig = -1};
+  *out =
+      (struct device_state){NAN, NAN, NAN, NAN, NAN, .throttle = UINT64_MAX, .ecc = -1, .mig = -1};
   if (!p)
     return;
   pthread_mutex_lock(&p->lock);
