@@ -23,7 +23,6 @@ unit_tests = \
   tests/unit/cpu-block \
   tests/unit/cpu-machine \
   tests/unit/cpu-paged \
-  tests/unit/cpu-paged \
   tests/unit/cpu-traffic \
   tests/unit/data \
   tests/unit/cupti-host \
@@ -35,7 +34,6 @@ unit_tests = \
   tests/unit/reference-backward \
   tests/unit/reference-semantics \
   tests/unit/reference-verdict \
-  tests/unit/reference-paged \
   tests/unit/report \
   tests/unit/schema \
   tests/unit/sha256 \
