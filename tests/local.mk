@@ -16,6 +16,7 @@ LDADD = $(TEST_LDADD)
 
 # C tests: tests/unit/NAME is tests/unit/NAME.c.
 unit_tests = \
+  tests/unit/baselines \
   tests/unit/arena \
   tests/unit/compare \
   tests/unit/cpu-attention \
@@ -66,10 +67,12 @@ check_PROGRAMS += $(gpu_tests)
 TESTS += $(gpu_tests)
 
 cli_tests = \
+  tests/cli/readme.sh \
   tests/cli/cheats.sh \
   tests/cli/commands.sh \
   tests/cli/run.sh \
   tests/cli/format.sh \
+  tests/cli/gate.sh \
   tests/cli/isolation.sh \
   tests/cli/impl-hash.sh \
   tests/cli/man.sh \
@@ -124,3 +127,16 @@ tests/broken/broken.so: tests/broken/broken.c tests/cheats/honest.h
 	@$(MKDIR_P) tests/broken
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/broken/broken.c -lm
+
+# Implementations of known speed, before and after a planted slowdown.
+check_DATA += tests/steady/before.so tests/steady/after.so
+CLEANFILES += tests/steady/before.so tests/steady/after.so
+EXTRA_DIST += tests/steady/steady.c
+STEADY_CC = cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
+  -shared -fPIC -I. $(CFLAGS)
+tests/steady/before.so: tests/steady/steady.c tests/cheats/honest.h
+	@$(MKDIR_P) tests/steady
+	$(AM_V_CCLD)$(STEADY_CC) -o $(abs_builddir)/$@ tests/steady/steady.c -lm
+tests/steady/after.so: tests/steady/steady.c tests/cheats/honest.h
+	@$(MKDIR_P) tests/steady
+	$(AM_V_CCLD)$(STEADY_CC) -DA=60 -o $(abs_builddir)/$@ tests/steady/steady.c -lm

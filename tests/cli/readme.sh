@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every number in README comes from a committed record: its results are rows of the table that
+# attnbench report makes from profiles/baselines, and its figure shows that report's data.
+. "$srcdir/tests/tap.sh"
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/attnbench-readme.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+set -- "$srcdir"/profiles/baselines/*.jsonl
+[ -f "$1" ] || skip_all "no baselines are recorded"
+readme=$srcdir/README.md
+
+GNUPLOT=/nonexistent "$ATTNBENCH" report "$@" --out "$dir/report" > "$dir/log" 2>&1
+is $? 0 "the baselines make a report"
+cat "$dir"/report/tables/*.md > "$dir/rows"
+
+sed -n '/<!-- results -->/,/<!-- end of results -->/p' "$readme" | grep '^|' > "$dir/readme-rows"
+n=$(wc -l < "$dir/readme-rows")
+ok $((n < 4)) "README shows $n rows"
+missing=0
+while IFS= read -r row; do
+  grep -qxF -e "$row" "$dir/rows" || { missing=$((missing + 1)); printf '# not in the report: %s\n' "$row"; }
+done < "$dir/readme-rows"
+is "$missing" 0 "each is a row of the report"
+
+# Outside of that table: no measured figure, that is none with a unit of speed.
+strays=$(sed '/<!-- results -->/,/<!-- end of results -->/d' "$readme" |
+  grep -cE '[0-9] ?(TFLOP/s|TFLOPS|GB/s|TB/s|ms|us)\b')
+is "$strays" 0 "no other figure with a unit of speed stands in README"
+
+for dat in "$srcdir"/doc/figures/*.dat; do
+  [ -f "$dat" ] || continue
+  fresh=$(find "$dir/report" -name "$(basename "$dat")")
+  [ -n "$fresh" ] && cmp -s "$dat" "$fresh"
+  ok $? "doc/figures/$(basename "$dat") is what the baselines say"
+done
+
+done_testing
