@@ -29,7 +29,7 @@ struct ref_units {
   double grad;  /* of partial gradients: store or 0 */
   double exp_rel, tanh_rel;
   double lambda;
-  bool truncates, sum_of_rounded, normalize_first;
+  bool truncates, sum_of_rounded, normalize_first, dropout;
 };
 
 /* A dot product in fp64: its value, sum |x_i y_i|, and the range of its prefix sums. */
@@ -60,6 +60,7 @@ REF_FN struct ref_units ref_units_of(const struct ref_shape *p, const struct att
   u.truncates = num->accum_truncates;
   u.sum_of_rounded = num->sum_of_rounded;
   u.normalize_first = num->normalize_first;
+  u.dropout = p->drop_threshold > 0;
   return u;
 }
 
@@ -183,14 +184,20 @@ REF_FN struct ref_weight ref_weight_of(const struct ref_units *u, const struct r
   struct ref_weight k;
   k.w = exp(s - row->lse);
   k.g = ref_weight_error(u, k.w, s - row->lse, delta);
-  k.r.det = ref_prob_rounding(u, k.w, u->normalize_first ? 1 : 1 / row->l);
-  k.r.lin = tied ? k.r.det : 0;
-  k.r.rnd = tied ? 0 : k.r.det;
+  double unit = u->normalize_first ? 1 : 1 / row->l, put;
+  double others = row->n == 1 ? 0 : 1; /* then P is 1, whatever its score */
+  k.r.det = ref_prob_rounding(u, k.w + others * k.g.det, unit);
+  put = ref_prob_rounding(u, k.w + others * fmin(k.g.det, k.g.lin + u->lambda * k.g.rnd), unit);
+  k.r.lin = tied ? put : 0;
+  k.r.rnd = tied ? 0 : put;
   if (u->sum_of_rounded) {
+    double left = u->dropout ? 2 : 0;
     k.g.det += k.r.det;
     k.g.lin += k.r.lin;
     k.g.rnd = sqrt(k.g.rnd * k.g.rnd + k.r.rnd * k.r.rnd);
-    k.r.det = k.r.lin = k.r.rnd = 0;
+    k.r.det *= left;
+    k.r.lin *= left;
+    k.r.rnd *= left;
   }
   return k;
 }
@@ -278,12 +285,14 @@ REF_FN struct ref_pair ref_pair_of(const struct ref_units *u, const struct ref_s
   struct ref_error g = ref_weight_error(u, prob, r->s - row->lse, delta);
   struct ref_error e = ref_sum_error(u, (double)p->dv, z * vp->abs, z * vp->range);
   double stored = u->score * fabs(z * vp->dot), d32 = ((double)p->dv + 4) * REF_U * row->dabs;
+  double off = e.det + stored + d32 + fabs(row->dgiven), odd; /* of Y */
   double flat = 8 * REF_U * ax + py * (p->cap > 0 ? 4 * REF_U + 2 * u->tanh_rel : 0);
-  double kept = lever * ay * ref_prob_rounding(u, prob, 1);
-  double put = ref_prob_rounding(u, ax, scale < 1 ? 1 / scale : 1), odd;
+  double kept = lever * (ay + off) * ref_prob_rounding(u, prob, 1), put;
 
-  k.ea.det = (prob + g.det) * lever * (e.det + stored + d32 + fabs(row->dgiven)) +
-             g.det * lever * ay + py * turn * delta->det + flat + kept + put;
+  k.ea.det =
+      (prob + g.det) * lever * off + g.det * lever * ay + py * turn * delta->det + flat + kept;
+  put = ref_prob_rounding(u, ax + k.ea.det, scale < 1 ? 1 / scale : 1);
+  k.ea.det += put;
   k.ea.lin = (prob + g.det) * lever * (e.lin + d32) + g.lin * lever * ay + py * turn * delta->lin +
              flat + (tied_p ? kept : 0) + (tied_x ? put : 0);
   odd = g.rnd * lever * ay + py * turn * delta->rnd;
@@ -297,7 +306,7 @@ REF_FN struct ref_pair ref_pair_of(const struct ref_units *u, const struct ref_s
   k.ea.rnd *= scale;
 
   k.b = z * prob;
-  put = ref_prob_rounding(u, k.b, 1);
+  put = ref_prob_rounding(u, k.b + z * g.det, 1);
   k.eb.det = z * g.det + 4 * REF_U * k.b + put;
   k.eb.lin = z * g.lin + 4 * REF_U * k.b + (tied_p ? put : 0);
   k.eb.rnd = sqrt(z * g.rnd * z * g.rnd + (tied_p ? 0 : put * put));

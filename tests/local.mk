@@ -33,6 +33,7 @@ unit_tests = \
   tests/unit/problem-sweep \
   tests/unit/reference-paged \
   tests/unit/reference-backward \
+  tests/unit/reference-random \
   tests/unit/reference-semantics \
   tests/unit/reference-verdict \
   tests/unit/report \
@@ -51,6 +52,7 @@ TESTS += $(unit_tests)
 
 reference_fixture = tests/unit/reference-fixture.h tests/unit/reference-emulate.h
 tests_unit_reference_backward_SOURCES = tests/unit/reference-backward.c $(reference_fixture)
+tests_unit_reference_random_SOURCES = tests/unit/reference-random.c $(reference_fixture)
 tests_unit_reference_semantics_SOURCES = tests/unit/reference-semantics.c $(reference_fixture)
 tests_unit_reference_verdict_SOURCES = tests/unit/reference-verdict.c $(reference_fixture)
 
