@@ -4,10 +4,10 @@
  */
 #include "config.h"
 
-#include "impl/cuda/flash-bwd-sm90-roles.cuh"
+#include "impl/cuda/flash-bwd-sm90-twopass.cuh"
 
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d256[] = {
-    bwd90_roles_row<bwd90_roles<__nv_bfloat16, 2, 2, 24, 240>>("64x64"),
-    bwd90_roles_row<bwd90_roles<__half, 2, 2, 24, 240>>("64x64"),
+    bwd90_twopass_row<__nv_bfloat16>("two passes"),
+    bwd90_twopass_row<__half>("two passes"),
     {},
 };

@@ -21,8 +21,8 @@ struct bwd90_roles {
   static constexpr int D = 256, KM = 64, KN = 64, THREADS = 384;
   static constexpr int QSTAGES = QSTAGES_, DOSTAGES = DOSTAGES_;
   static constexpr int PREGS = PREGS_, CREGS = CREGS_;
-  static constexpr bool DQ_ROWS = false;
-  static constexpr int DQN = 128, PANEL = 64 * 128;
+  static constexpr bool DQ_ADDED = true, DQ_ROWS = false, DQ_SWAPPED = false;
+  static constexpr int PANEL = 64 * 128;
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2;
   static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
   static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, DS0 = DO0 + DOSTAGES * Q_BYTES;
@@ -102,30 +102,6 @@ SM90_DEV void bwd90_put_ds(const bwd90_lane &w, const uint32_t (&dS)[16])
   fence_proxy_async();
 }
 
-/* Adds dQ of query block m to the accumulator; in turn, if the order matters. */
-template <class C>
-SM90_DEV void bwd90_add_dq(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                           int acc, int m, const float (&dQ)[64])
-{
-  int *turn = p.turns + (int64_t)(acc / C::KM + m) * BWD90_TURNS + 4 * w.wg + w.warp;
-  float *out =
-      p.dqacc + (int64_t)(acc + m * C::KM) * C::D + w.wg * 64 * C::DQN + (32 * w.warp + w.lane) * 4;
-  if (p.turns) {
-    if (w.lane == 0)
-      bwd90_await_turn(turn, bwd90_turn(p, t, m, C::KM, C::KN));
-    __syncwarp();
-  }
-#pragma unroll
-  for (int j = 0; j < 16; j++)
-    red_add_v4(out + 512 * j, dQ[4 * j], dQ[4 * j + 1], dQ[4 * j + 2], dQ[4 * j + 3]);
-  if (p.turns) {
-    __threadfence();
-    __syncwarp();
-    if (w.lane == 0)
-      red_release(turn, 1);
-  }
-}
-
 /* The query blocks in order. */
 struct bwd90_walk {
   int m, acc;
@@ -158,7 +134,7 @@ SM90_DEV void bwd90_first(const bwd90_lane &w, const bwd90_params &p, const vola
     pin(S);
     if (bwd90_masked(p, band, k.m * C::KM, C::KM))
       bwd90_mask(p, band, 16 * w.warp + w.lane / 4, k.m * C::KM + 2 * quad, S);
-    bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 8 * quad);
+    bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 16 * quad);
     mbar_wait(w.smem + C::P_EMPTY, i % 2 ^ 1);
 #pragma unroll
     for (int j = 0; j < 8; j++)
@@ -167,7 +143,9 @@ SM90_DEV void bwd90_first(const bwd90_lane &w, const bwd90_params &p, const vola
     bwd90_arrive_warp(w, C::P_FULL);
     if (w.lane == 0)
       mbar_arrive(w.smem + C::Q_EMPTY + 8 * qs);
-    bwd90_pack<typename C::T>(P, S);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      bwd90_pack4<typename C::T>(P + 4 * j, S + 8 * j);
     mbar_wait(w.smem + C::DO_FULL + 8 * os, i / C::DOSTAGES % 2);
     bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
     mbar_wait(w.smem + C::DS_FULL, i % 2);
@@ -179,7 +157,7 @@ SM90_DEV void bwd90_first(const bwd90_lane &w, const bwd90_params &p, const vola
     wgmma_wait<0>();
     pin(dQ);
     bwd90_arrive_warp(w, C::DS_EMPTY);
-    bwd90_add_dq<C>(w, p, t, k.acc, k.m, dQ);
+    bwd90_add_dq<C>(p, t, k.acc, k.m, w.wg, w.warp, w.lane, dQ);
   }
 }
 
@@ -205,8 +183,12 @@ SM90_DEV void bwd90_second(const bwd90_lane &w, const bwd90_params &p, const vol
 #pragma unroll
     for (int j = 0; j < 8; j++)
       *(float4 *)&P[4 * j] = lds_v4(take + 2048 * j);
-    bwd90_ds(dP, P, w.smem + C::DSUM0 + os * C::KM * 4 + 8 * quad);
-    bwd90_pack<typename C::T>(dS, dP);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      bwd90_ds(dP + 8 * j, P + 8 * j,
+               lds_v4(w.smem + C::DSUM0 + os * C::KM * 4 + 16 * quad + 64 * j));
+      bwd90_pack4<typename C::T>(dS + 4 * j, dP + 8 * j);
+    }
     bwd90_arrive_warp(w, C::P_EMPTY);
     mbar_wait(w.smem + C::DS_EMPTY, i % 2 ^ 1);
     bwd90_put_ds<C>(w, dS);
@@ -224,7 +206,7 @@ SM90_DEV void bwd90_second(const bwd90_lane &w, const bwd90_params &p, const vol
     wgmma_wait<0>();
     pin(dQ);
     bwd90_arrive_warp(w, C::DS_EMPTY);
-    bwd90_add_dq<C>(w, p, t, k.acc, k.m, dQ);
+    bwd90_add_dq<C>(p, t, k.acc, k.m, w.wg, w.warp, w.lane, dQ);
   }
 }
 
@@ -277,6 +259,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     mbar_init_fence();
   }
   __syncthreads();
+  await_kernel_before();
+  admit_next_kernel();
   const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
   if (wg == 0) {
     regs_give<C::PREGS>();

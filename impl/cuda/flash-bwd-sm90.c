@@ -84,20 +84,20 @@ struct layout {
   size_t lse2, dsum, dqacc, end;
 };
 
-static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, bool deterministic)
+static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, bool turns)
 {
   struct layout l;
-  l.lse2 = deterministic ? align_up(padded / k->km * BWD90_TURNS * sizeof(int32_t)) : 0;
+  l.lse2 = turns ? align_up(padded / k->km * BWD90_TURNS * sizeof(int32_t)) : 0;
   l.dsum = l.lse2 + align_up(padded * sizeof(float));
   l.dqacc = l.dsum + align_up(padded * sizeof(float));
-  l.end = l.dqacc + padded * k->d * sizeof(float);
+  l.end = l.dqacc + (k->dq ? 0 : padded * k->d * sizeof(float));
   return l;
 }
 
 size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct attn_device *dev)
 {
   const struct bwd90_kernel *k = attn_flash_bwd_sm90_choose(p);
-  return layout_of(k, padded_total(p, k->km), p->deterministic).end;
+  return layout_of(k, padded_total(p, k->km), p->deterministic && !k->dq).end;
 }
 
 /* ---- plan ----------------------------------------------------------------------------------- */
@@ -137,9 +137,9 @@ static int32_t section_heads(const struct attn_problem *p, const struct bwd90_ke
  * that nobody waits; at most as many as the device holds, else those that run would wait for others
  * that cannot start. */
 static void plan_order(const struct attn_problem *p, const struct attn_device *dev,
-                       struct bwd90_params *a)
+                       struct bwd90_params *a, bool turns)
 {
-  if (!p->deterministic)
+  if (!turns)
     return;
   if (p->mask != ATTN_MASK_NONE || p->nruns || a->blocks == 0)
     a->backwards = 1;
@@ -156,7 +156,7 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
       .total_k = attn_problem_total_k(p),
       .padded = padded_total(p, k->km),
       .ragged = p->nruns > 0,
-      .deterministic = p->deterministic,
+      .turns = p->deterministic && !k->dq,
   };
   struct bwd90_params *a = &plan->params;
   a->b = (int32_t)p->b;
@@ -177,10 +177,13 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
   a->scale = (float)attn_problem_scale(p);
   a->c = (float)(attn_problem_scale(p) * M_LOG2E);
   plan_mask(p, a);
-  plan_order(p, dev, a);
-  return cudaFuncSetAttribute(k->main, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)
-             ? ATTN_EDEVICE
-             : ATTN_OK;
+  plan_order(p, dev, a, plan->turns);
+  if ((k->main &&
+       cudaFuncSetAttribute(k->main, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)) ||
+      (k->dq &&
+       cudaFuncSetAttribute(k->dq, cudaFuncAttributeMaxDynamicSharedMemorySize, k->dq_smem)))
+    return ATTN_EDEVICE;
+  return ATTN_OK;
 }
 
 /* ---- enqueueing ----------------------------------------------------------------------------- */
@@ -188,7 +191,7 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
 static void place(const struct bwd90_plan *plan, const struct attn_args *args,
                   struct bwd90_params *a)
 {
-  struct layout l = layout_of(plan->kernel, plan->padded, plan->deterministic);
+  struct layout l = layout_of(plan->kernel, plan->padded, plan->turns);
   char *w = args->workspace;
   a->o = args->o;
   a->dout = args->dout;
@@ -196,7 +199,7 @@ static void place(const struct bwd90_plan *plan, const struct attn_args *args,
   a->dk = args->dk;
   a->dv = args->dv;
   a->lse = args->lse;
-  a->turns = plan->deterministic ? (int32_t *)w : NULL;
+  a->turns = plan->turns ? (int32_t *)w : NULL;
   a->lse2 = (float *)(w + l.lse2);
   a->dsum = (float *)(w + l.dsum);
   a->dqacc = (float *)(w + l.dqacc);
@@ -222,13 +225,21 @@ static int encode(CUtensorMap *map, const struct bwd90_plan *plan, const struct 
   return attn_map_encode(map, t, &s, keys ? plan->kernel->kn : plan->kernel->km);
 }
 
-static int launch(const void *kernel, int64_t grid, int threads, int smem, void **params,
-                  cudaStream_t stream)
+/* overlap: may start while the kernel before it runs, and itself waits for what it needs. */
+static int launch(const void *kernel, int64_t grid, int threads, int smem, bool overlap,
+                  void **params, cudaStream_t stream)
 {
-  dim3 g = {(unsigned)grid, 1, 1}, b = {(unsigned)threads, 1, 1};
-  if (grid == 0)
+  cudaLaunchAttribute attr = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                              .val = {.programmaticStreamSerializationAllowed = 1}};
+  cudaLaunchConfig_t config = {.gridDim = {(unsigned)grid, 1, 1},
+                               .blockDim = {(unsigned)threads, 1, 1},
+                               .dynamicSmemBytes = smem,
+                               .stream = stream,
+                               .attrs = &attr,
+                               .numAttrs = overlap};
+  if (grid == 0 || !kernel)
     return ATTN_OK;
-  return cudaLaunchKernel(kernel, g, b, params, smem, stream) ? ATTN_EDEVICE : ATTN_OK;
+  return cudaLaunchKernelExC(&config, kernel, params) ? ATTN_EDEVICE : ATTN_OK;
 }
 
 static bool aligned(const struct attn_args *a)
@@ -245,8 +256,9 @@ int attn_flash_bwd_sm90_run(const struct bwd90_plan *plan, const struct attn_arg
   const struct bwd90_kernel *k = plan->kernel;
   struct bwd90_params a = plan->params;
   CUtensorMap q, key, v, dout;
-  void *rows[] = {&a}, *tiles[] = {&q, &key, &v, &dout, &a};
-  int64_t grid = (int64_t)a.b * a.hq * a.qblocks;
+  void *before_after[] = {&a}, *tiles[] = {&q, &key, &v, &dout, &a};
+  int64_t rows = (int64_t)a.b * a.hq * a.qblocks, keys = (int64_t)a.b * a.hkv * a.blocks;
+  int64_t dq = k->dq ? (int64_t)a.b * a.hq * ceil_div(a.sq, k->dq_rows) : 0;
   int st;
   if (!aligned(args))
     return ATTN_EINVAL;
@@ -255,8 +267,9 @@ int attn_flash_bwd_sm90_run(const struct bwd90_plan *plan, const struct attn_arg
       (st = encode(&key, plan, &args->k, a.d, true)) ||
       (st = encode(&v, plan, &args->v, a.dv_cols, true)) ||
       (st = encode(&dout, plan, &args->dout, a.dv_cols, false)) ||
-      (st = launch(k->pre, grid, 256, 0, rows, stream)) ||
-      (st = launch(k->main, (int64_t)a.b * a.hkv * a.blocks, k->threads, k->smem, tiles, stream)))
+      (st = launch(k->pre, rows, 256, 0, false, before_after, stream)) ||
+      (st = launch(k->main, keys, k->threads, k->smem, rows > 0, tiles, stream)) ||
+      (st = launch(k->dq, dq, k->threads, k->dq_smem, keys > 0, tiles, stream)))
     return st;
-  return launch(k->post, grid, 256, 0, rows, stream);
+  return launch(k->post, rows, 256, 0, keys > 0, before_after, stream);
 }

@@ -162,7 +162,32 @@ SM90_DEV void bwd90_await_turn(const int *turn, int n)
     ;
 }
 
-/* One thread a warpgroup: adds what the warpgroup leaves in shared memory, 64 rows x DQN. */
+/* A warpgroup adds its part of dQ of query block m straight from registers; in turn, if the order
+ * matters. */
+template <class C, int N>
+SM90_DEV void bwd90_add_dq(const bwd90_params &p, const volatile bwd90_tile *t, int acc, int m,
+                           int part, int warp, int lane, const float (&dQ)[N])
+{
+  int *turn = p.turns + (int64_t)(acc / C::KM + m) * BWD90_TURNS + 4 * part + warp;
+  float *out = p.dqacc + (int64_t)(acc + m * C::KM) * C::D + part * C::KM * C::D / 2 +
+               (32 * warp + lane) * 4;
+  if (p.turns) {
+    if (lane == 0)
+      bwd90_await_turn(turn, bwd90_turn(p, t, m, C::KM, C::KN));
+    __syncwarp();
+  }
+#pragma unroll
+  for (int j = 0; j < N / 4; j++)
+    red_add_v4(out + 512 * j, dQ[4 * j], dQ[4 * j + 1], dQ[4 * j + 2], dQ[4 * j + 3]);
+  if (p.turns) {
+    __threadfence();
+    __syncwarp();
+    if (lane == 0)
+      red_release(turn, 1);
+  }
+}
+
+/* One thread a warpgroup: adds what the warpgroup leaves in shared memory. */
 template <class C>
 SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const bwd90_params &p,
                              int part)
@@ -176,8 +201,8 @@ SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const 
       bwd90_await_turn(turn, bwd90_turn(p, t, m, C::KM, C::KN));
       fence_proxy_async_all();
     }
-    bulk_add(p.dqacc + (int64_t)(acc + m * C::KM) * C::D + part * 64 * C::DQN,
-             smem + C::DQ0 + part * 64 * C::DQN * 4, 64 * C::DQN * 4);
+    bulk_add(p.dqacc + (int64_t)(acc + m * C::KM) * C::D + part * C::KM * C::D / 2,
+             smem + C::DQ0 + part * C::KM * C::D * 2, C::KM * C::D * 2);
     bulk_commit();
     bulk_wait_read<0>();
     mbar_arrive(smem + C::DQ_EMPTY + 8 * part);
@@ -227,39 +252,60 @@ SM90_DEV void bwd90_mask(const bwd90_params &p, const bwd90_band &k, int row, in
   }
 }
 
+/* lse2 and dsum of 16 queries are stored so that the four that a thread needs are neighbours:
+ * queries 2q, 2q+1, 2q+8, 2q+9 of quad lane q. */
+SM90_DEV int bwd90_shuffled(int row)
+{
+  return row & ~15 | (row & 6) << 1 | row >> 2 & 2 | row & 1;
+}
+
 /* S becomes P; lse: of this thread's first query. */
 template <int N>
 SM90_DEV void bwd90_exp(float (&S)[N], float c, uint32_t lse)
 {
 #pragma unroll
-  for (int i = 0; i < N / 4; i++) {
-    const float2 l = lds_v2(lse + 32 * i);
-    S[4 * i] = ex2(fmaf(S[4 * i], c, -l.x));
-    S[4 * i + 1] = ex2(fmaf(S[4 * i + 1], c, -l.y));
-    S[4 * i + 2] = ex2(fmaf(S[4 * i + 2], c, -l.x));
-    S[4 * i + 3] = ex2(fmaf(S[4 * i + 3], c, -l.y));
+  for (int i = 0; i < N / 8; i++) {
+    const float4 l = lds_v4(lse + 64 * i);
+    float *s = S + 8 * i;
+#pragma unroll
+    for (int h = 0; h < 4; h += 2) {
+      s[h] = ex2(fmaf(s[h], c, -l.x));
+      s[h + 1] = ex2(fmaf(s[h + 1], c, -l.y));
+      s[h + 4] = ex2(fmaf(s[h + 4], c, -l.z));
+      s[h + 5] = ex2(fmaf(s[h + 5], c, -l.w));
+    }
   }
 }
 
-/* dP becomes dS; dsum: of this thread's first query. */
-template <int N>
-SM90_DEV void bwd90_ds(float (&dP)[N], const float (&P)[N], uint32_t dsum)
+/* dP becomes dS, two keys x four queries; d: dsum of those. */
+SM90_DEV void bwd90_ds(float *dP, const float *P, float4 d)
 {
 #pragma unroll
-  for (int i = 0; i < N / 4; i++) {
-    const float2 s = lds_v2(dsum + 32 * i);
-    dP[4 * i] = P[4 * i] * (dP[4 * i] - s.x);
-    dP[4 * i + 1] = P[4 * i + 1] * (dP[4 * i + 1] - s.y);
-    dP[4 * i + 2] = P[4 * i + 2] * (dP[4 * i + 2] - s.x);
-    dP[4 * i + 3] = P[4 * i + 3] * (dP[4 * i + 3] - s.y);
+  for (int h = 0; h < 4; h += 2) {
+    dP[h] = P[h] * (dP[h] - d.x);
+    dP[h + 1] = P[h + 1] * (dP[h + 1] - d.y);
+    dP[h + 4] = P[h + 4] * (dP[h + 4] - d.z);
+    dP[h + 5] = P[h + 5] * (dP[h + 5] - d.w);
   }
 }
 
-template <class T, int N>
-SM90_DEV void bwd90_pack(uint32_t (&r)[N], const float (&x)[2 * N])
+/* The or of all, to make something wait for them. */
+template <int N>
+SM90_DEV uint32_t bwd90_or(const float (&x)[N])
 {
+  uint32_t all = 0;
 #pragma unroll
   for (int i = 0; i < N; i++)
+    all |= __float_as_uint(x[i]);
+  return all;
+}
+
+/* 16 queries of an operand */
+template <class T>
+SM90_DEV void bwd90_pack4(uint32_t *r, const float *x)
+{
+#pragma unroll
+  for (int i = 0; i < 4; i++)
     r[i] = pack2(T(), x[2 * i], x[2 * i + 1]);
 }
 
@@ -354,6 +400,7 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
   constexpr int LANES = C::D / 8, ROWS = BWD90_ROW_THREADS / LANES;
   const bwd90_rows r = bwd90_rows_of(p, C::KM);
   const int t = threadIdx.x, lane = t % LANES, seq = p.cu_q ? 0 : r.seq;
+  admit_next_kernel();
   if (r.m0 >= r.sq)
     return;
   const uint16_t *o = bwd90_at(p.o, seq, r.row_q, r.head) + 8 * lane;
@@ -372,9 +419,11 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
       continue;
     if (row < r.sq)
       l = p.lse[seq * p.lse_sb + r.head * p.lse_sh + r.row_q + row] * (float)M_LOG2E;
-    p.dsum[r.acc + k] = sum;
-    p.lse2[r.acc + k] = l == -INFINITY ? INFINITY : l;
+    p.dsum[r.acc + bwd90_shuffled(k)] = sum;
+    p.lse2[r.acc + bwd90_shuffled(k)] = l == -INFINITY ? INFINITY : l;
   }
+  if (!C::DQ_ADDED)
+    return;
   float4 *acc = (float4 *)(p.dqacc + (int64_t)r.acc * C::D);
 #pragma unroll
   for (int i = t; i < C::KM * C::D / 4; i += BWD90_ROW_THREADS)
@@ -383,22 +432,50 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
     p.turns[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
 }
 
+/* Writes a warp's 16 columns x 2N rows of a transposed accumulator; row, col: its first. */
+template <class T, int N>
+SM90_DEV void bwd90_store_t(uint16_t *out, int64_t stride, int row, int rows, int col, int cols,
+                            float factor, int lane, const float (&x)[N])
+{
+  const int k = lane & 3;
+#pragma unroll
+  for (int j = 0; j < N / 8; j++) {
+    uint32_t r[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float *y = x + 8 * j + 4 * (i / 2) + 2 * (i % 2);
+      r[i] = transpose_8x8(pack2(T(), y[0] * factor, y[1] * factor));
+    }
+    quad_swap(r, lane);
+    const int i = row + 16 * j + 8 * (k >> 1) + lane / 4, c = col + 8 * (k & 1);
+    if (i < rows && c < cols)
+      *(uint4 *)(out + i * stride + c) = make_uint4(r[0], r[1], r[2], r[3]);
+  }
+}
+
 template <class C>
 __global__ void __launch_bounds__(BWD90_ROW_THREADS)
     flash_bwd_post_sm90(const __grid_constant__ bwd90_params p)
 {
+  constexpr int N = C::KM * C::D / 256;
   const bwd90_rows r = bwd90_rows_of(p, C::KM);
   const int part = threadIdx.x / 128, t = threadIdx.x % 128, warp = t / 32, lane = t % 32;
+  await_kernel_before();
   if (r.m0 >= r.sq)
     return;
-  const float *acc = p.dqacc + (int64_t)r.acc * C::D + part * 64 * C::DQN + 4 * t;
-  float x[C::DQN / 2];
+  const float *acc = p.dqacc + (int64_t)r.acc * C::D + part * C::KM * C::D / 2 + 4 * t;
+  float x[N];
 #pragma unroll
-  for (int j = 0; j < C::DQN / 8; j++)
-    *(float4 *)&x[4 * j] = *(const float4 *)(acc + 512 * j);
-  const int col = C::DQ_ROWS ? 0 : part * C::DQN, row = C::DQ_ROWS ? 64 * part : 0;
-  uint16_t *dq = bwd90_at(p.dq, p.cu_q ? 0 : r.seq, r.row_q, r.head) + col;
-  bwd90_store<typename C::T>(dq, p.dq.ss, r.m0 + row + 16 * warp + lane / 4, r.sq, p.d - col,
+  for (int j = 0; j < N / 4; j++)
+    *(float4 *)&x[4 * j] = __ldcs((const float4 *)(acc + 512 * j));
+  uint16_t *dq = bwd90_at(p.dq, p.cu_q ? 0 : r.seq, r.row_q, r.head);
+  if (C::DQ_SWAPPED) {
+    bwd90_store_t<typename C::T>(dq, p.dq.ss, r.m0, r.sq, 64 * part + 16 * warp, p.d, p.scale, lane,
+                                 x);
+    return;
+  }
+  const int col = C::DQ_ROWS ? 0 : part * C::D / 2, row = C::DQ_ROWS ? 64 * part : 0;
+  bwd90_store<typename C::T>(dq + col, p.dq.ss, r.m0 + row + 16 * warp + lane / 4, r.sq, p.d - col,
                              p.scale, lane, x);
 }
 
@@ -412,20 +489,32 @@ static constexpr enum attn_dtype bwd90_dtype(__half)
   return ATTN_F16;
 }
 
+template <class C>
+static const void *bwd90_post()
+{
+  if constexpr (C::DQ_ADDED)
+    return (const void *)flash_bwd_post_sm90<C>;
+  else
+    return NULL;
+}
+
 /* A variant's row in a table. */
 template <class C>
 static bwd90_kernel bwd90_row(const char *name, const void *main)
 {
   return {name,
           (const void *)flash_bwd_pre_sm90<C>,
-          (const void *)flash_bwd_post_sm90<C>,
+          bwd90_post<C>(),
           main,
           bwd90_dtype(typename C::T()),
           C::D,
           C::KM,
           C::KN,
           C::THREADS,
-          C::SMEM};
+          C::SMEM,
+          NULL,
+          0,
+          0};
 }
 
 #endif

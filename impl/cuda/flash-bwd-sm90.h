@@ -24,8 +24,8 @@ extern "C" {
 struct bwd90_params {
   struct attn_tensor o, dout, dq, dk, dv;
   const float *lse;
-  float *lse2;    /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
-  float *dsum;    /* padded rows: dO.O */
+  float *lse2;    /* padded rows, shuffled: log2(e) LSE; +inf past the end and in empty rows */
+  float *dsum;    /* padded rows, shuffled: dO.O */
   float *dqacc;   /* padded rows x D: dQ / scale, a query block in the accumulators' order */
   int32_t *turns; /* deterministic: query blocks x BWD90_TURNS; else NULL */
   int64_t lse_sb, lse_sh;     /* elements */
@@ -40,6 +40,7 @@ struct bwd90_params {
   int32_t topleft; /* query i sits at key i, not at key i + sk - sq */
   int32_t left, right; /* keys visible before and after that */
   float c, scale;      /* c = scale * log2(e) */
+  uint32_t zero;       /* 0, which the compiler does not know */
 };
 
 /* One compiled variant: three kernels, launched one after another. */
@@ -51,6 +52,8 @@ struct bwd90_kernel {
   int d;      /* the widest head it takes */
   int km, kn; /* tile: query rows, keys */
   int threads, smem;
+  const void *dq; /* NULL: main adds dQ up for post; else there is no post, and this computes dQ */
+  int dq_rows, dq_smem; /* a block of it has so many query rows */
 };
 
 /* Rows with main == NULL end a table; the first that fits is taken. */
@@ -62,7 +65,7 @@ struct bwd90_plan {
   struct bwd90_params params;
   int64_t total_q, total_k; /* rows of Q and K, all sequences */
   int64_t padded;           /* padded rows, all heads */
-  bool ragged, deterministic;
+  bool ragged, turns;
 };
 
 /* The first kernel that takes the problem; NULL if none does. */

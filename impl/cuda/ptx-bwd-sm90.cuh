@@ -69,6 +69,18 @@ SM90_DEV void red_release(int *at, int x)
   asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(at), "r"(x) : "memory");
 }
 
+/* The kernel that this one may overlap has finished, and what it wrote is visible. */
+SM90_DEV void await_kernel_before()
+{
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* Once all blocks have come here, those of the next kernel may start, if it is launched so. */
+SM90_DEV void admit_next_kernel()
+{
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 /* Orders this thread's ordinary and asynchronous accesses, to global memory too. */
 SM90_DEV void fence_proxy_async_all()
 {
@@ -140,6 +152,14 @@ SM90_WGMMA_TT_ALL(__nv_bfloat16, "bf16")
 SM90_WGMMA_TT_ALL(__half, "f16")
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
+
+/* An 8 x 8 matrix of 16-bit numbers, two neighbours of a row in each thread. */
+SM90_DEV uint32_t transpose_8x8(uint32_t x)
+{
+  uint32_t y;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
 
 /* x[i] of lane j of a quad changes places with x[j] of lane i. */
 SM90_DEV void quad_swap(uint32_t (&x)[4], int lane)

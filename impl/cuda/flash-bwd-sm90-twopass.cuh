@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-bwd-sm90-twopass.cuh - the main passes of the Hopper backward for head_dim up to 256.  At
+ * that width adding up dQ in memory costs more than computing the scores a second time, so there
+ * are two passes, without atomics and with the same bits every time:
+ *
+ *   dK, dV  A block owns 64 keys and walks the queries.  The registers of a warpgroup hold only one
+ *           of dK and dV, so the first computes S = K Q^T, P and dV += P^T dO, the second
+ *           dP = V dO^T, dS and dK += dS^T Q.  P (fp32) goes from a thread of the first to the same
+ *           thread of the second through shared memory.
+ *   dQ      A block owns 128 queries, 64 a warpgroup, and walks the keys: S = Q K^T, dP = dO V^T,
+ *           dQ += dS K.
+ *
+ * In all of them the scores of the next step are computed beside the gradients of the present one.
+ */
+#ifndef IMPL_CUDA_FLASH_BWD_SM90_TWOPASS_CUH
+#define IMPL_CUDA_FLASH_BWD_SM90_TWOPASS_CUH
+
+#include "impl/cuda/flash-bwd-sm90.cuh"
+
+template <class T_, int PREGS_, int CREGS_>
+struct bwd90_twopass {
+  typedef T_ T;
+  static constexpr int D = 256, KM = 64, KN = 64, THREADS = 384;
+  static constexpr int QSTAGES = 2, DOSTAGES = 2, PSTAGES = 2;
+  static constexpr int PREGS = PREGS_, CREGS = CREGS_;
+  static constexpr bool DQ_ADDED = false;
+  static constexpr int PANEL = 64 * 128, Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2;
+  static constexpr int P_BYTES = KM * KN * 4;
+  static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
+  static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, P0 = DO0 + DOSTAGES * Q_BYTES;
+  static constexpr int LSE0 = P0 + PSTAGES * P_BYTES;
+  static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, BARS = DSUM0 + DOSTAGES * KM * 4;
+  /* barriers, 8 bytes each */
+  static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8;
+  static constexpr int Q_FULL = V_FULL + 8, Q_EMPTY = Q_FULL + 8 * QSTAGES;
+  static constexpr int DO_FULL = Q_EMPTY + 8 * QSTAGES, DO_EMPTY = DO_FULL + 8 * DOSTAGES;
+  static constexpr int P_FULL = DO_EMPTY + 8 * DOSTAGES, P_EMPTY = P_FULL + 8 * PSTAGES;
+  static constexpr int TILE = (P_EMPTY + 8 * PSTAGES + 15) / 16 * 16;
+  static constexpr int SMEM = TILE + BWD90_TILE_BYTES;
+  static_assert(SMEM <= 232448, "tile");
+};
+
+/* The pass for dQ: rows [0, 64) of a tile are the first warpgroup's, the rest the second's. */
+template <class T_, int PREGS_, int CREGS_>
+struct bwd90_dq {
+  typedef T_ T;
+  static constexpr int D = 256, ROWS = 128, KN = 64, THREADS = 384, KSTAGES = 2;
+  static constexpr int PREGS = PREGS_, CREGS = CREGS_;
+  static constexpr int PANEL = 64 * 128, TILE_BYTES = 64 * D * 2;
+  static constexpr int Q0 = 0, DO0 = Q0 + 2 * TILE_BYTES, K0 = DO0 + 2 * TILE_BYTES;
+  static constexpr int V0 = K0 + KSTAGES * TILE_BYTES, BARS = V0 + TILE_BYTES;
+  static constexpr int Q_FULL = BARS, DO_FULL = Q_FULL + 8, V_FULL = DO_FULL + 8;
+  static constexpr int V_EMPTY = V_FULL + 8, K_FULL = V_EMPTY + 8, K_EMPTY = K_FULL + 8 * KSTAGES;
+  static constexpr int TILE = (K_EMPTY + 8 * KSTAGES + 15) / 16 * 16, SMEM = TILE + 64;
+  static_assert(SMEM <= 232448, "tile");
+};
+
+struct bwd90_lane {
+  uint32_t smem;
+  int wg, warp, lane;
+};
+
+/* One thread a warp, when all of it is past this point. */
+SM90_DEV void bwd90_arrive(const bwd90_lane &w, uint32_t bar)
+{
+  __syncwarp();
+  if (w.lane == 0)
+    mbar_arrive(w.smem + bar);
+}
+
+/* A B^T of two tiles of 64 rows, one group */
+template <class C>
+SM90_DEV void bwd90_issue_score(float (&S)[32], uint32_t rows, uint32_t cols)
+{
+  const uint32_t a = rederive(desc_lo(rows, 0)), b = rederive(desc_lo(cols, 0));
+  undefine(S);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < C::D / 16; k++)
+    wgmma_tt<typename C::T, 64>::template ss<0, 0>(S, desc(a + k / 4 * C::PANEL / 16 + k % 4 * 2),
+                                                   desc(b + k / 4 * C::PANEL / 16 + k % 4 * 2),
+                                                   k > 0);
+  wgmma_commit();
+}
+
+/* acc (64 x D) += X (64 x 64) tile, one group */
+template <class C>
+SM90_DEV void bwd90_issue_grad(float (&acc)[128], const uint32_t (&X)[16], uint32_t tile, int add)
+{
+  const uint32_t b = rederive(desc_lo(tile, C::PANEL));
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; k++)
+    wgmma<typename C::T, 256>::template rs<1>(acc, X + 4 * k, desc(b + k * 128), k > 0 ? 1 : add);
+  wgmma_commit();
+}
+
+template <class T>
+SM90_DEV void bwd90_pack(uint32_t (&r)[16], const float (&x)[32])
+{
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    bwd90_pack4<T>(r + 4 * i, x + 8 * i);
+}
+
+/* ---- dK, dV ---------------------------------------------------------------------------------- */
+
+/* First warpgroup, from S of step i in flight to P in registers and on its way to the second. */
+template <class C>
+SM90_DEV void bwd90_give_p(const bwd90_lane &w, const bwd90_params &p, const bwd90_band &band,
+                           int m, int i, float (&S)[32])
+{
+  const int qs = i % C::QSTAGES, ps = i % C::PSTAGES, quad = w.lane & 3;
+  const uint32_t give = w.smem + C::P0 + ps * C::P_BYTES + (32 * w.warp + w.lane) * 16;
+  pin(S);
+  if (bwd90_masked(p, band, m * C::KM, C::KM))
+    bwd90_mask(p, band, 16 * w.warp + w.lane / 4, m * C::KM + 2 * quad, S);
+  bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 16 * quad);
+  fence_proxy_async(); /* lse2 has been read, TMA may write there */
+  bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
+  mbar_wait(w.smem + C::P_EMPTY + 8 * ps, (i / C::PSTAGES % 2 ^ 1) ^ (bwd90_or(S) & p.zero));
+#pragma unroll
+  for (int j = 0; j < 8; j++)
+    sts_v4(give + 2048 * j, S[4 * j], S[4 * j + 1], S[4 * j + 2], S[4 * j + 3]);
+  bwd90_arrive(w, C::P_FULL + 8 * ps);
+}
+
+template <class C>
+SM90_DEV void bwd90_first(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
+                          float (&dV)[128])
+{
+  const int lo = bwd90_uniform(t->lo), hi = bwd90_uniform(t->hi), last = (hi - lo) * p.group - 1;
+  const bwd90_band band = {bwd90_uniform(t->n0 - t->shift), bwd90_uniform(t->sk - t->n0)};
+  int m = lo;
+  float S[32];
+  uint32_t P[16];
+  undefine(dV);
+  mbar_wait(w.smem + C::K_FULL, 0);
+  mbar_wait(w.smem + C::Q_FULL, 0);
+  bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0);
+  wgmma_wait<0>();
+  bwd90_give_p<C>(w, p, band, m, 0, S);
+  bwd90_pack<typename C::T>(P, S);
+#pragma unroll 1
+  for (int i = 0; i < last; i++) {
+    const int qs = (i + 1) % C::QSTAGES, os = i % C::DOSTAGES;
+    mbar_wait(w.smem + C::Q_FULL + 8 * qs, (i + 1) / C::QSTAGES % 2);
+    bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0 + qs * C::Q_BYTES);
+    mbar_wait(w.smem + C::DO_FULL + 8 * os, i / C::DOSTAGES % 2);
+    bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
+    wgmma_wait<1>();
+    m = m + 1 < hi ? m + 1 : lo;
+    bwd90_give_p<C>(w, p, band, m, i + 1, S);
+    wgmma_wait<0>();
+    pin(dV);
+    bwd90_arrive(w, C::DO_EMPTY + 8 * os);
+    bwd90_pack<typename C::T>(P, S);
+  }
+  mbar_wait(w.smem + C::DO_FULL + 8 * (last % C::DOSTAGES), last / C::DOSTAGES % 2);
+  bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + last % C::DOSTAGES * C::Q_BYTES, last > 0);
+  wgmma_wait<0>();
+  pin(dV);
+}
+
+/* Second warpgroup, from dP of step i in flight to dS in its place. */
+template <class C>
+SM90_DEV void bwd90_take_p(const bwd90_lane &w, int i, float (&dP)[32])
+{
+  const int os = i % C::DOSTAGES, ps = i % C::PSTAGES;
+  const uint32_t take = w.smem + C::P0 + ps * C::P_BYTES + (32 * w.warp + w.lane) * 16;
+  const uint32_t dsum = w.smem + C::DSUM0 + os * C::KM * 4 + 16 * (w.lane & 3);
+  float P[8];
+  pin(dP);
+  mbar_wait(w.smem + C::P_FULL + 8 * ps, i / C::PSTAGES % 2);
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    *(float4 *)P = lds_v4(take + 4096 * j);
+    *(float4 *)(P + 4) = lds_v4(take + 4096 * j + 2048);
+    bwd90_ds(dP + 8 * j, P, lds_v4(dsum + 64 * j));
+  }
+  bwd90_arrive(w, C::P_EMPTY + 8 * ps);
+  fence_proxy_async();
+  bwd90_arrive(w, C::DO_EMPTY + 8 * os);
+}
+
+template <class C>
+SM90_DEV void bwd90_second(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
+                           float (&dK)[128])
+{
+  const int last = bwd90_uniform((t->hi - t->lo) * p.group) - 1;
+  float dP[32];
+  uint32_t dS[16];
+  undefine(dK);
+  mbar_wait(w.smem + C::V_FULL, 0);
+  mbar_wait(w.smem + C::DO_FULL, 0);
+  bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0);
+  wgmma_wait<0>();
+  bwd90_take_p<C>(w, 0, dP);
+  bwd90_pack<typename C::T>(dS, dP);
+#pragma unroll 1
+  for (int i = 0; i < last; i++) {
+    const int qs = i % C::QSTAGES, os = (i + 1) % C::DOSTAGES;
+    mbar_wait(w.smem + C::DO_FULL + 8 * os, (i + 1) / C::DOSTAGES % 2);
+    bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0 + os * C::Q_BYTES);
+    bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, i > 0);
+    wgmma_wait<1>();
+    bwd90_take_p<C>(w, i + 1, dP);
+    /* a branch that follows dS keeps the wait for dK behind it */
+    mbar_wait(w.smem + C::V_FULL, bwd90_or(dP) & p.zero);
+    wgmma_wait<0>();
+    pin(dK);
+    bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
+    bwd90_pack<typename C::T>(dS, dP);
+  }
+  bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + last % C::QSTAGES * C::Q_BYTES, last > 0);
+  wgmma_wait<0>();
+  pin(dK);
+}
+
+template <class C>
+SM90_DEV void bwd90_consume(const bwd90_lane &w, const bwd90_params &p,
+                            const volatile bwd90_tile *t)
+{
+  float acc[128];
+  if (t->lo >= t->hi) {
+#pragma unroll
+    for (int i = 0; i < 128; i++)
+      acc[i] = 0;
+  } else if (w.wg == 0) {
+    bwd90_first<C>(w, p, t, acc);
+  } else {
+    bwd90_second<C>(w, p, t, acc);
+  }
+  const attn_tensor &out = w.wg == 0 ? p.dv : p.dk;
+  bwd90_store_kv<typename C::T>(out, t, t->n0, w.warp, w.lane, w.wg == 0 ? p.dv_cols : p.d,
+                                w.wg == 0 ? 1.f : p.scale, acc);
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_bwd_dkv_sm90(const __grid_constant__ CUtensorMap mq,
+                       const __grid_constant__ CUtensorMap mk,
+                       const __grid_constant__ CUtensorMap mv,
+                       const __grid_constant__ CUtensorMap mdo,
+                       const __grid_constant__ bwd90_params p)
+{
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const uint32_t smem = smem_addr(shared);
+  const volatile bwd90_tile *tile = (const volatile bwd90_tile *)(shared + C::TILE);
+  if (threadIdx.x == 0) {
+    *(bwd90_tile *)(shared + C::TILE) = bwd90_decode<C>(p);
+    mbar_init(smem + C::K_FULL, 1);
+    mbar_init(smem + C::V_FULL, 1);
+    for (int i = 0; i < 2; i++) {
+      mbar_init(smem + C::Q_FULL + 8 * i, 1);
+      mbar_init(smem + C::Q_EMPTY + 8 * i, 8);
+      mbar_init(smem + C::DO_FULL + 8 * i, 1);
+      mbar_init(smem + C::DO_EMPTY + 8 * i, 8);
+      mbar_init(smem + C::P_FULL + 8 * i, 4);
+      mbar_init(smem + C::P_EMPTY + 8 * i, 4);
+    }
+    mbar_init_fence();
+  }
+  __syncthreads();
+  await_kernel_before();
+  admit_next_kernel();
+  const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
+  if (wg == 0) {
+    regs_give<C::PREGS>();
+    if (threadIdx.x == 0 && tile->lo < tile->hi)
+      bwd90_produce<C>(smem, tile, &mq, &mk, &mv, &mdo, p);
+  } else {
+    regs_take<C::CREGS>();
+    bwd90_consume<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);
+  }
+}
+
+/* ---- dQ -------------------------------------------------------------------------------------- */
+
+/* Queries m0.. of one head, key blocks [lo, hi). */
+struct bwd90_qtile {
+  int m0, head, kv_head, lo, hi;
+  int sq, sk, shift;
+  int seq, row_q, acc; /* index in the batch (0 if packed), first row of Q, first padded row */
+  int q_row, q_at, k_row, k_at; /* tensor map coordinates of the first row: row, batch */
+};
+static_assert(sizeof(bwd90_qtile) <= 64, "tile");
+
+template <class C>
+SM90_DEV bwd90_qtile bwd90_decode_q(const bwd90_params &p)
+{
+  bwd90_qtile t;
+  const int blocks = (p.sq + C::ROWS - 1) / C::ROWS, heads = p.b * p.hq, n = blockIdx.x;
+  const int section = p.section * p.group, s = n / (section * blocks), r = n - s * section * blocks;
+  const int here = min(section, heads - s * section), block = r / here;
+  const int head = s * section + r - block * here, seq = head / p.hq;
+  const int row_q = p.cu_q ? p.cu_q[seq] : 0, row_k = p.cu_q ? p.cu_k[seq] : 0;
+  t.m0 = (blocks - 1 - block) * C::ROWS;
+  t.head = head - seq * p.hq;
+  t.kv_head = t.head / p.group;
+  t.seq = p.cu_q ? 0 : seq;
+  t.row_q = row_q;
+  t.sq = p.cu_q ? p.cu_q[seq + 1] - row_q : p.sq;
+  t.sk = p.cu_q ? p.cu_k[seq + 1] - row_k : p.sk;
+  t.shift = p.topleft ? 0 : t.sk - t.sq;
+  t.acc = bwd90_acc(p, seq, row_q, 64) + t.head * p.acc_sh + t.m0;
+  t.q_row = (p.cu_q ? p.sq - t.sq : 0) + t.m0;
+  t.q_at = p.cu_q ? row_q + t.sq : seq;
+  t.k_row = p.cu_q ? p.sk - t.sk : 0;
+  t.k_at = p.cu_q ? row_k + t.sk : seq;
+  const int first = max(0, t.m0 + t.shift - p.left);
+  const int end = min(t.sk, min(t.m0 + C::ROWS, t.sq) + t.shift + p.right);
+  t.lo = t.hi = 0;
+  if (first < end && t.m0 < t.sq) {
+    t.lo = first / C::KN;
+    t.hi = (end - 1) / C::KN + 1;
+  }
+  return t;
+}
+
+/* One thread: Q and dO once, then K and V for every step. */
+template <class C>
+SM90_DEV void bwd90_produce_q(uint32_t smem, const volatile bwd90_qtile *t, const CUtensorMap *mq,
+                              const CUtensorMap *mk, const CUtensorMap *mv, const CUtensorMap *mdo)
+{
+  const int lo = t->lo, steps = t->hi - lo;
+  mbar_expect(smem + C::Q_FULL, 2 * C::TILE_BYTES);
+#pragma unroll 1
+  for (int i = 0; i < 2; i++)
+    bwd90_load<64, C::D>(smem + C::Q0 + i * C::TILE_BYTES, mq, smem + C::Q_FULL, t->q_row + 64 * i,
+                         t->head, t->q_at);
+#pragma unroll 1
+  for (int i = 0; i < steps; i++) {
+    const int ks = i % C::KSTAGES, row = t->k_row + (lo + i) * C::KN;
+    mbar_wait(smem + C::K_EMPTY + 8 * ks, i / C::KSTAGES % 2 ^ 1);
+    mbar_expect(smem + C::K_FULL + 8 * ks, C::TILE_BYTES);
+    bwd90_load<C::KN, C::D>(smem + C::K0 + ks * C::TILE_BYTES, mk, smem + C::K_FULL + 8 * ks, row,
+                            t->kv_head, t->k_at);
+    if (i == 0) {
+      mbar_expect(smem + C::DO_FULL, 2 * C::TILE_BYTES);
+#pragma unroll 1
+      for (int j = 0; j < 2; j++)
+        bwd90_load<64, C::D>(smem + C::DO0 + j * C::TILE_BYTES, mdo, smem + C::DO_FULL,
+                             t->q_row + 64 * j, t->head, t->q_at);
+    }
+    mbar_wait(smem + C::V_EMPTY, i % 2 ^ 1);
+    mbar_expect(smem + C::V_FULL, C::TILE_BYTES);
+    bwd90_load<C::KN, C::D>(smem + C::V0, mv, smem + C::V_FULL, row, t->kv_head, t->k_at);
+  }
+}
+
+/* What a thread knows of its two rows. */
+struct bwd90_row_stats {
+  int at[2]; /* key on the diagonal */
+  float lse[2], dsum[2];
+};
+
+/* S becomes P; the keys are n0.. */
+SM90_DEV void bwd90_exp_rows(const bwd90_params &p, const bwd90_row_stats &r, int sk, int n0,
+                             int quad, bool masked, float (&S)[32])
+{
+  if (masked) {
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+      const int key = n0 + 8 * (i / 4) + 2 * quad + i % 2, at = r.at[i / 2 % 2];
+      if (key >= sk || key > at + p.right || key < at - p.left)
+        S[i] = -INFINITY;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 32; i++)
+    S[i] = ex2(fmaf(S[i], p.c, -r.lse[i / 2 % 2]));
+}
+
+/* The keys [n0, n0 + 64) need a mask for the queries [m, m + 64)? */
+SM90_DEV bool bwd90_masked_rows(const bwd90_params &p, int sk, int m, int shift, int n0)
+{
+  return n0 + 64 > sk || n0 + 63 > m + shift + p.right || n0 < m + 63 + shift - p.left;
+}
+
+/* dS of a step as an operand, from P and dP */
+template <class C>
+SM90_DEV void bwd90_ds_rows(const bwd90_row_stats &r, const float (&P)[32], const float (&dP)[32],
+                            uint32_t (&dS)[16])
+{
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    const float d = r.dsum[i % 2];
+    dS[i] = pack2(typename C::T(), P[2 * i] * (dP[2 * i] - d), P[2 * i + 1] * (dP[2 * i + 1] - d));
+  }
+}
+
+template <class C>
+SM90_DEV bwd90_row_stats bwd90_read_stats(const bwd90_lane &w, const bwd90_params &p,
+                                          const volatile bwd90_qtile *t)
+{
+  bwd90_row_stats r;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const int row = 64 * w.wg + 16 * w.warp + w.lane / 4 + 8 * h;
+    const bool in = t->m0 + row < t->sq;
+    r.at[h] = t->m0 + row + t->shift;
+    r.lse[h] = in ? __ldcg(p.lse2 + t->acc + bwd90_shuffled(row)) : INFINITY;
+    r.dsum[h] = in ? __ldcg(p.dsum + t->acc + bwd90_shuffled(row)) : 0;
+  }
+  return r;
+}
+
+template <class C>
+SM90_DEV void bwd90_dq_steps(const bwd90_lane &w, const bwd90_params &p,
+                             const volatile bwd90_qtile *t, float (&dQ)[128])
+{
+  const int lo = bwd90_uniform(t->lo), steps = bwd90_uniform(t->hi) - lo, sk = bwd90_uniform(t->sk);
+  const int m = bwd90_uniform(t->m0 + 64 * w.wg), shift = bwd90_uniform(t->shift);
+  const uint32_t q = w.smem + C::Q0 + w.wg * C::TILE_BYTES, g = q + C::DO0 - C::Q0;
+  const bwd90_row_stats r = bwd90_read_stats<C>(w, p, t);
+  float S[32], dP[32];
+  uint32_t dS[16];
+  undefine(dQ);
+  mbar_wait(w.smem + C::Q_FULL, 0);
+  mbar_wait(w.smem + C::K_FULL, 0);
+  bwd90_issue_score<C>(S, q, w.smem + C::K0);
+  mbar_wait(w.smem + C::DO_FULL, 0);
+  mbar_wait(w.smem + C::V_FULL, 0);
+  bwd90_issue_score<C>(dP, g, w.smem + C::V0);
+  wgmma_wait<0>();
+  pin(S);
+  pin(dP);
+  bwd90_arrive(w, C::V_EMPTY);
+  bwd90_exp_rows(p, r, sk, lo * C::KN, w.lane & 3, bwd90_masked_rows(p, sk, m, shift, lo * C::KN),
+                 S);
+  bwd90_ds_rows<C>(r, S, dP, dS);
+#pragma unroll 1
+  for (int i = 1; i < steps; i++) {
+    const int ks = i % C::KSTAGES, before = (i - 1) % C::KSTAGES, n0 = (lo + i) * C::KN;
+    mbar_wait(w.smem + C::K_FULL + 8 * ks, i / C::KSTAGES % 2);
+    bwd90_issue_score<C>(S, q, w.smem + C::K0 + ks * C::TILE_BYTES);
+    bwd90_issue_grad<C>(dQ, dS, w.smem + C::K0 + before * C::TILE_BYTES, i > 1);
+    wgmma_wait<1>();
+    pin(S);
+    bwd90_exp_rows(p, r, sk, n0, w.lane & 3, bwd90_masked_rows(p, sk, m, shift, n0), S);
+    mbar_wait(w.smem + C::V_FULL, (i % 2) ^ (bwd90_or(S) & p.zero));
+    bwd90_issue_score<C>(dP, g, w.smem + C::V0);
+    wgmma_wait<1>();
+    pin(dQ);
+    bwd90_arrive(w, C::K_EMPTY + 8 * before);
+    wgmma_wait<0>();
+    pin(dP);
+    bwd90_arrive(w, C::V_EMPTY);
+    bwd90_ds_rows<C>(r, S, dP, dS);
+  }
+  bwd90_issue_grad<C>(dQ, dS, w.smem + C::K0 + (steps - 1) % C::KSTAGES * C::TILE_BYTES, steps > 1);
+  wgmma_wait<0>();
+  pin(dQ);
+}
+
+template <class C>
+SM90_DEV void bwd90_consume_q(const bwd90_lane &w, const bwd90_params &p,
+                              const volatile bwd90_qtile *t)
+{
+  float dQ[128];
+  if (t->lo < t->hi) {
+    bwd90_dq_steps<C>(w, p, t, dQ);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 128; i++)
+      dQ[i] = 0;
+  }
+  uint16_t *out = bwd90_at(p.dq, t->seq, t->row_q, t->head);
+  bwd90_store<typename C::T>(out, p.dq.ss, t->m0 + 64 * w.wg + 16 * w.warp + w.lane / 4, t->sq, p.d,
+                             p.scale, w.lane, dQ);
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_bwd_dq_sm90(const __grid_constant__ CUtensorMap mq,
+                      const __grid_constant__ CUtensorMap mk,
+                      const __grid_constant__ CUtensorMap mv,
+                      const __grid_constant__ CUtensorMap mdo,
+                      const __grid_constant__ bwd90_params p)
+{
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const uint32_t smem = smem_addr(shared);
+  const volatile bwd90_qtile *tile = (const volatile bwd90_qtile *)(shared + C::TILE);
+  if (threadIdx.x == 0) {
+    *(bwd90_qtile *)(shared + C::TILE) = bwd90_decode_q<C>(p);
+    mbar_init(smem + C::Q_FULL, 1);
+    mbar_init(smem + C::DO_FULL, 1);
+    mbar_init(smem + C::V_FULL, 1);
+    mbar_init(smem + C::V_EMPTY, 8);
+    for (int i = 0; i < C::KSTAGES; i++) {
+      mbar_init(smem + C::K_FULL + 8 * i, 1);
+      mbar_init(smem + C::K_EMPTY + 8 * i, 8);
+    }
+    mbar_init_fence();
+  }
+  __syncthreads();
+  const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
+  if (wg == 0) {
+    regs_give<C::PREGS>();
+    if (threadIdx.x == 0 && tile->lo < tile->hi)
+      bwd90_produce_q<C>(smem, tile, &mq, &mk, &mv, &mdo);
+  } else {
+    regs_take<C::CREGS>();
+    bwd90_consume_q<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);
+  }
+  /* The other pass may still run: all that this one reads was there when that one began. */
+  await_kernel_before();
+}
+
+template <class T>
+static bwd90_kernel bwd90_twopass_row(const char *name)
+{
+  typedef bwd90_twopass<T, 24, 240> C;
+  typedef bwd90_dq<T, 24, 240> Q;
+  bwd90_kernel k = bwd90_row<C>(name, (const void *)flash_bwd_dkv_sm90<C>);
+  k.dq = (const void *)flash_bwd_dq_sm90<Q>;
+  k.dq_rows = Q::ROWS;
+  k.dq_smem = Q::SMEM;
+  return k;
+}
+
+#endif
