@@ -119,8 +119,8 @@ struct attn_tensor {
 /* A paged KV cache (p->page > 0): k and v are pools of pages, (pages, page, hkv, d|dv), or (pages,
  * hkv, page, d|dv) with layout=bhsd.  Token j of sequence n lies in page block_table[n *
  * block_table_stride + j / page], slot j % page; sb is the stride of pages, ss that of slots, and
- * no pool is packed.  Pages lie in any order.  Only the first ceil(seqlens_k[n] / page) entries of a
- * row of the table are page numbers, the rest are garbage; slots past the end of a sequence, and
+ * no pool is packed.  Pages lie in any order.  Only the first ceil(seqlens_k[n] / page) entries of
+ * a row of the table are page numbers, the rest are garbage; slots past the end of a sequence, and
  * pages that no sequence owns, hold NaN and must not reach a result. */
 
 /* All pointers are device pointers (host pointers on the cpu device).
