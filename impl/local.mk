@@ -48,6 +48,14 @@ libattnbench_a_SOURCES += \
   impl/cuda/flash-sm80-d64.cu \
   impl/cuda/flash-sm80-d128.cu \
   impl/cuda/flash-sm80-d256.cu \
+  impl/cuda/flash-bwd-sm90.c \
+  impl/cuda/flash-bwd-sm90.cuh \
+  impl/cuda/flash-bwd-sm90.h \
+  impl/cuda/flash-bwd-sm90-d64.cu \
+  impl/cuda/flash-bwd-sm90-d128.cu \
+  impl/cuda/flash-bwd-sm90-d256.cu \
+  impl/cuda/flash-bwd-sm90-split.cuh \
+  impl/cuda/flash-bwd-sm90-twopass.cuh \
   impl/cuda/flash-sm90.c \
   impl/cuda/flash-sm90.cuh \
   impl/cuda/flash-sm90.h \
@@ -62,7 +70,10 @@ libattnbench_a_SOURCES += \
   impl/cuda/naive.c \
   impl/cuda/naive.h \
   impl/cuda/naive-rows.cu \
-  impl/cuda/ptx-sm90.cuh
+  impl/cuda/ptx-bwd-sm90.cuh \
+  impl/cuda/ptx-sm90.cuh \
+  impl/cuda/tensor-map.c \
+  impl/cuda/tensor-map.h
 cuda_objects += \
   impl/cuda/flash-bwd-sm80-d64.o \
   impl/cuda/flash-bwd-sm80-d128.o \
@@ -70,6 +81,9 @@ cuda_objects += \
   impl/cuda/flash-sm80-d64.o \
   impl/cuda/flash-sm80-d128.o \
   impl/cuda/flash-sm80-d256.o \
+  impl/cuda/flash-bwd-sm90-d64.o \
+  impl/cuda/flash-bwd-sm90-d128.o \
+  impl/cuda/flash-bwd-sm90-d256.o \
   impl/cuda/flash-sm90-d64.o \
   impl/cuda/flash-sm90-d64-options.o \
   impl/cuda/flash-sm90-d128.o \

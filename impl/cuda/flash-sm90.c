@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * flash-sm90.c - cuda/flash-sm90, the Hopper flash kernel's host half: what it takes, which tile
- * variant, its tensor maps.
+ * variant, its tensor maps.  The backward's host half is flash-bwd-sm90.c.
  */
 #include "config.h"
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "impl/cuda/flash-bwd-sm90.h"
 #include "impl/cuda/flash-sm90.h"
+#include "impl/cuda/tensor-map.h"
 #include "impl/dropout.h"
 
 /* Head of the workspace: the claim counter, the number of items.  The items follow. */
@@ -36,10 +37,10 @@ static const struct sm90_kernel *choose(const struct attn_problem *p)
 static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
 {
   struct sm90_plan plan;
+  if (p->op == ATTN_BWD)
+    return attn_flash_bwd_sm90_unsupported(p, dev);
   if (dev->sm != 90)
     return "needs compute capability 9.0 (Hopper)";
-  if (p->op == ATTN_BWD)
-    return "forward only";
   if (p->op == ATTN_DECODE)
     return "its tiles of 128 and more query rows suit no decoding";
   if (p->dtype != ATTN_BF16 && p->dtype != ATTN_F16)
@@ -83,7 +84,8 @@ size_t attn_flash_sm90_workspace(const struct attn_problem *p, const struct sm90
 
 static size_t workspace(const struct attn_problem *p, const struct attn_device *dev)
 {
-  return attn_flash_sm90_workspace(p, choose(p));
+  return p->op == ATTN_BWD ? attn_flash_bwd_sm90_workspace(p, dev)
+                           : attn_flash_sm90_workspace(p, choose(p));
 }
 
 static int32_t window_side(int64_t n)
@@ -168,48 +170,12 @@ bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device
 
 /* ---- tensor maps ---------------------------------------------------------------------------- */
 
-typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                           const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                           const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-static encode_fn *encoder(void)
-{
-  static encode_fn *encode;
-  enum cudaDriverEntryPointQueryResult found;
-  void *f = NULL;
-  if (!encode && !cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000,
-                                                   cudaEnableDefault, &found))
-    encode = (encode_fn *)f;
-  return encode;
-}
-
-static bool aligned(const struct attn_tensor *t)
-{
-  return (uintptr_t)t->data % 16 == 0 && t->sb % 8 == 0 && t->ss % 8 == 0 && t->sh % 8 == 0;
-}
-
-/* A map of (batch, head, row, column) in boxes of [rows][64 columns].  Ragged: every sequence is
- * seen as rows [max - length, max), which end at the last coordinate, so that the rows after its
- * end lie outside the map and read as zero: base - max rows + (max - length + r) + end. */
 static int encode(CUtensorMap *map, const struct sm90_plan *plan, const struct attn_tensor *t,
                   int64_t width, int64_t heads, int64_t max, int64_t total, int box_rows)
 {
-  encode_fn *fn = encoder();
-  int64_t sb = plan->ragged ? t->ss : t->sb;
-  char *base = (char *)t->data - (plan->ragged ? max * t->ss * 2 : 0);
-  cuuint64_t dims[4] = {width, max > 0 ? max : 1, heads, plan->ragged ? total + 1 : plan->params.b};
-  cuuint64_t strides[3] = {t->ss * 2, t->sh * 2, sb ? sb * 2 : 16};
-  cuuint32_t box[4] = {64, box_rows, 1, 1}, step[4] = {1, 1, 1, 1};
-  CUtensorMapDataType type =
-      plan->dtype == ATTN_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  if (!fn)
-    return ATTN_EDEVICE;
-  return fn(map, type, 4, base, dims, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
-             ? ATTN_OK
-             : ATTN_EDEVICE;
+  struct attn_map_shape s = {plan->dtype, width, heads, max, plan->ragged ? total : plan->params.b,
+                             plan->ragged};
+  return attn_map_encode(map, t, &s, box_rows);
 }
 
 /* ---- enqueueing ----------------------------------------------------------------------------- */
@@ -238,7 +204,8 @@ int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args 
   struct sm90_params a = plan->params;
   CUtensorMap q, key, v;
   int st;
-  if (!aligned(&args->q) || !aligned(&args->k) || !aligned(&args->v) || !aligned(&args->o))
+  if (!attn_map_aligned(&args->q) || !attn_map_aligned(&args->k) || !attn_map_aligned(&args->v) ||
+      !attn_map_aligned(&args->o))
     return ATTN_EINVAL;
   if (plan->grid == 0)
     return ATTN_OK;
@@ -267,16 +234,36 @@ int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args 
 
 /* ---- the descriptor ------------------------------------------------------------------------- */
 
+struct plan {
+  enum attn_op op;
+  union {
+    struct sm90_plan forward;
+    struct bwd90_plan backward;
+  };
+};
+
+static int fill(const struct attn_problem *p, const struct attn_device *dev, struct plan *q)
+{
+  const struct sm90_kernel *k;
+  q->op = p->op;
+  if (p->op == ATTN_BWD)
+    return attn_flash_bwd_sm90_plan(p, dev, attn_flash_bwd_sm90_choose(p), &q->backward);
+  k = choose(p);
+  attn_flash_sm90_plan(p, dev, k, &q->forward);
+  return cudaFuncSetAttribute(k->func, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)
+             ? ATTN_EDEVICE
+             : ATTN_OK;
+}
+
 static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
 {
-  struct sm90_plan *q = malloc(sizeof *q);
+  struct plan *q = malloc(sizeof *q);
+  int st;
   if (!q)
     return ATTN_ENOMEM;
-  attn_flash_sm90_plan(p, dev, choose(p), q);
-  if (cudaFuncSetAttribute(q->kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           q->kernel->smem)) {
+  if ((st = fill(p, dev, q))) {
     free(q);
-    return ATTN_EDEVICE;
+    return st;
   }
   *plan = q;
   return ATTN_OK;
@@ -284,7 +271,9 @@ static int prepare(const struct attn_problem *p, const struct attn_device *dev, 
 
 static int run(void *plan, const struct attn_args *args, void *stream)
 {
-  return attn_flash_sm90_launch(plan, args, stream);
+  struct plan *q = plan;
+  return q->op == ATTN_BWD ? attn_flash_bwd_sm90_run(&q->backward, args, stream)
+                           : attn_flash_sm90_launch(&q->forward, args, stream);
 }
 
 static void finish(void *plan)
@@ -304,7 +293,7 @@ const struct attn_impl attn_cuda_flash_sm90 = {
     .abi = ATTN_ABI,
     .name = "cuda/flash-sm90",
     .device = ATTN_CUDA,
-    .summary = "fused forward for Hopper: wgmma, TMA, warp specialisation, persistent",
+    .summary = "fused forward and backward for Hopper: wgmma, TMA, warp specialisation",
     .provenance = "attnbench; after FlashAttention-3 (Shah et al. 2024)",
     .numerics = {.score = ATTN_ROUND_F32,
                  .prob = ATTN_ROUND_STORAGE,
