@@ -1,0 +1,144 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# compare, aa and history from the command line: exit codes, formats, and a planted slowdown found by
+# files, by implementations, by plugins and by binaries.
+. "$srcdir/tests/tap.sh"
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/attnbench-gate.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+steady=$(cd "$builddir" && pwd)/tests/steady
+problem='dtype=fp32 b=1 hq=1 sq=16 sk=32 d=16'
+run() { "$ATTNBENCH" run --device cpu --quiet --samples 3 --processes 5 "$@" > "$dir/log" 2>&1; }
+attn() { "$ATTNBENCH" "$@" > "$dir/out" 2> "$dir/err"; }
+# says PATTERN NAME: in what the last attn printed
+says() { grep -q "$1" "$dir/out"; ok $? "$2"; }
+line() { is "$(wc -l < "$dir/err")" 1 "in one line: $(cat "$dir/err")"; }
+
+# ---- files
+
+run --plugin "$steady/before.so" --impl steady/a --out "$dir/base.jsonl" "$problem"
+run --plugin "$steady/before.so" --impl steady/a --out "$dir/same.jsonl" "$problem"
+run --plugin "$steady/after.so" --impl steady/a --out "$dir/slow.jsonl" "$problem"
+is "$(grep -c '"inputs":{"distribution":"normal","seed":1}' "$dir/base.jsonl")" 1 \
+  "a record says what its inputs were drawn from"
+attn compare "$dir/base.jsonl" "$dir/slow.jsonl"
+is $? 1 "six times as slow exits 1"
+says '^slower  *time  *steady/a .*dtype=fp32' "and says which"
+attn compare "$dir/slow.jsonl" "$dir/base.jsonl"
+is $? 0 "six times as fast exits 0"
+says '^faster  *time' "and says so"
+attn compare --quantities bytes,workspace,error --all "$dir/base.jsonl" "$dir/slow.jsonl"
+is $? 0 "without time nothing changed"
+says '^same  *error' "--all lists what is the same"
+attn compare --format junit "$dir/base.jsonl" "$dir/slow.jsonl"
+is $? 1 "--format changes no exit code"
+says 'failures="1"' "junit counts one failure"
+if command -v xmllint > /dev/null; then
+  xmllint --noout "$dir/out"
+  ok $? "junit is XML"
+fi
+attn compare --format tap "$dir/base.jsonl" "$dir/slow.jsonl"
+is "$(grep -c '^not ok' "$dir/out")" 1 "tap: one not ok"
+is "$(grep -c '^\(not \)*ok' "$dir/out")" "$(sed -n 's/^1\.\.//p' "$dir/out")" "tap: the plan holds"
+attn compare --format annotations "$dir/base.jsonl" "$dir/slow.jsonl"
+says '^::error title=time slower::steady/a .*%25' "annotations: an error, escaped"
+attn compare --format markdown "$dir/base.jsonl" "$dir/slow.jsonl"
+says '^| \*\*slower\*\* | time |' "markdown: a row"
+
+sed 's/"status":"pass"/"status":"fail"/' "$dir/same.jsonl" > "$dir/fail.jsonl"
+attn compare "$dir/base.jsonl" "$dir/fail.jsonl"
+is $? 1 "a new failure exits 1"
+says 'failing.*verdict changed: pass -> fail' "and says so"
+sed 's/"seed":1}/"seed":2}/' "$dir/same.jsonl" > "$dir/seed.jsonl"
+attn compare "$dir/base.jsonl" "$dir/seed.jsonl"
+is $? 2 "other inputs are refused"
+line
+attn compare --anyway "$dir/base.jsonl" "$dir/slow.jsonl"
+is $? 1 "--anyway compares"
+echo '{"schema":1,"prob' >> "$dir/seed.jsonl"
+attn compare --anyway "$dir/base.jsonl" "$dir/seed.jsonl"
+grep -q 'skipped 1 lines' "$dir/err"
+ok $? "lines that are no records are counted"
+
+for args in "compare" "compare $dir/base.jsonl" "compare $dir/base.jsonl $dir/none.jsonl" \
+  "compare --ab steady/a" "compare --ab no/such cpu/flash" "compare --ab cpu/flash cpu/flash" \
+  "compare --format pony a b" "compare --quantities pony a b" \
+  "compare --floor $dir/base.jsonl $dir/base.jsonl $dir/same.jsonl" "aa $dir/base.jsonl" \
+  "history $dir/base.jsonl" "history $dir/base.jsonl $dir/none.jsonl"; do
+  # shellcheck disable=SC2086
+  attn $args
+  is $? 2 "exit 2: $(echo "$args" | sed "s|$dir/||g")"
+  line
+done
+
+# ---- now
+
+attn compare --ab --device cpu --samples 3 --processes 6 --plugin "$steady/before.so" \
+  steady/a steady/b "$problem"
+is $? 1 "--ab of implementations: the slower one exits 1"
+says '^slower  *time  *steady/b' "and is named"
+attn compare --ab --device cpu --samples 3 --processes 6 --plugin "$steady/before.so" \
+  steady/b steady/a "$problem"
+is $? 0 "the faster one exits 0"
+attn compare --ab --device cpu --samples 3 --processes 4 --impl steady/a --keep "$dir/kept" \
+  "$steady/before.so" "$steady/after.so" "$problem"
+is $? 1 "--ab of plugins"
+says '^slower  *time  *steady/a' "says which implementation"
+is "$(wc -l < "$dir/kept/ab-a.jsonl") $(wc -l < "$dir/kept/ab-b.jsonl")" "4 4" \
+  "--keep keeps a record a round and side"
+[ -s "$dir/kept/confirm-b.jsonl" ]
+ok $? "what looked slower was measured again"
+attn compare --ab --device cpu --samples 3 --processes 2 --plugin "$steady/before.so" \
+  --impl steady/a --quantities bytes,workspace,error "$ATTNBENCH" "$ATTNBENCH" "$problem"
+is $? 0 "--ab of binaries"
+is "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'attnbench.??????' -newer "$dir/base.jsonl" | wc -l)" 0 \
+  "nothing is left in the temporary folder"
+
+# ---- noise
+
+attn aa --device cpu --samples 3 --processes 2 --comparisons 2 --impl cpu/naive \
+  --out "$dir/floor.json" --keep "$dir/runs" "$problem"
+is $? 0 "aa exits 0"
+for q in bytes workspace error; do
+  says "^$q  *0 false alarms in 2 comparisons" "no false alarm of $q"
+done
+is "$(grep -c '"impl": "cpu/naive"' "$dir/floor.json")" 1 "the floor has its cell"
+attn aa "$dir/runs/run1.jsonl" "$dir/runs/run2.jsonl" "$dir/runs/run3.jsonl"
+is $? 0 "aa of files exits 0"
+# floor X: as if steady/a had been measured
+floor() { sed "s|cpu/naive|steady/a|; s|\"floor\": .*|\"floor\": $1,|" "$dir/floor.json"; }
+floor 0.5 > "$dir/low.json"
+attn compare --floor "$dir/low.json" "$dir/base.jsonl" "$dir/slow.jsonl"
+is $? 1 "with a floor of 50 % six times as slow is slower"
+floor 50 > "$dir/high.json"
+attn compare --floor "$dir/high.json" "$dir/base.jsonl" "$dir/slow.jsonl"
+is $? 0 "with one of 5000 % it is not"
+sed 's|"processes": 2|"processes": 9|' "$dir/low.json" > "$dir/more.json"
+attn compare --floor "$dir/more.json" "$dir/base.jsonl" "$dir/slow.jsonl"
+grep -q 'floor: measured.*not used' "$dir/err"
+ok $? "a floor of more processes is not used, and that is said"
+
+# ---- history
+
+files=
+for i in 01 02 03 04 05 06 07 08 09 10 11 12 13 14; do
+  f=$dir/h$i.jsonl
+  if [ $i -le 08 ]; then from=base; else from=slow; fi
+  # a little noise, so that levels are not constants
+  awk -v i=$i '{ gsub(/"run_id":"[^"]*"/, "\"run_id\":\"" i "\"") } 1' "$dir/$from.jsonl" > "$f"
+  files="$files $f"
+done
+# shellcheck disable=SC2086
+attn history --out "$dir/plot" $files
+is $? 0 "history exits 0"
+is "$(grep -c '^slower  *time' "$dir/out")" 1 "and finds one change of time"
+says 'since .*h09.jsonl, the 9. of 14' "where it happened"
+[ -s "$dir/plot/history.gp" ] && [ -s "$dir/plot/history.dat" ]
+ok $? "the plot's script and data"
+if command -v gnuplot > /dev/null; then
+  grep -q '</svg>' "$dir/plot/history.svg"
+  ok $? "and the plot"
+fi
+
+done_testing
