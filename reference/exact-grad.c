@@ -14,16 +14,7 @@
 
 #include "impl/convert.h"
 #include "reference/internal.h"
-
-#if defined __GNUC__ && !defined __clang__
-#pragma GCC optimize("O3")
-#if defined __x86_64__ && defined __GLIBC__
-#define CLONES __attribute__((target_clones("avx512f", "arch=haswell", "default")))
-#endif
-#endif
-#ifndef CLONES
-#define CLONES
-#endif
+#include "reference/clones.h"
 
 /* ---- rows: lse and D ------------------------------------------------------------------------- */
 

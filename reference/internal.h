@@ -74,7 +74,7 @@ void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict 
 /* x rounded once, to the nearest number of the storage type */
 void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x);
 
-/* ---- exact rows on the host (exact.c) -------------------------------------------------------- */
+/* ---- rows of tensors as doubles (matrix.c) --------------------------------------------------- */
 
 #define REF_TILE 64
 
@@ -96,6 +96,8 @@ void ref_read_tile(const struct ref_matrix *m, int64_t row0, int64_t n, double *
 void ref_read_transposed(const struct ref_matrix *m, int64_t row0, int64_t n, double *tile);
 /* x . column k of a transposed tile, for the first n columns */
 void ref_dots(const double *x, const double *tile, int64_t width, int64_t n, struct ref_dot *out);
+
+/* ---- exact rows on the host (exact.c) -------------------------------------------------------- */
 
 /* Up to REF_BLOCK rows of one (seq, kv head), computed: sums per row, O and its moments. */
 struct ref_rows {

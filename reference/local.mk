@@ -4,11 +4,13 @@ libattnbench_a_SOURCES += \
   reference/reference.h \
   reference/semantics.h \
   reference/bound.h \
+  reference/clones.h \
   reference/compare.h \
   reference/internal.h \
   reference/compare.c \
   reference/exact.c \
   reference/exact-grad.c \
+  reference/matrix.c \
   reference/parallel.c \
   reference/plan.c \
   reference/verify.c

@@ -82,7 +82,7 @@ static void forward_regimes(void)
 
 static void backward_regimes(void)
 {
-  static const int64_t lengths[] = {24, 260};
+  static const int64_t lengths[] = {24, 200};
   double most = 0, least = 1;
   bool pass = true;
   for (int t = 0; t < 3; t++)
@@ -228,7 +228,7 @@ static int kills(enum fault fault, enum attn_op op)
         p.hq = 4;
         p.hkv = 2;
         p.sq = op == ATTN_BWD ? 40 : 20;
-        p.sk = n ? (op == ATTN_BWD ? 130 : 500) : 41;
+        p.sk = n ? (op == ATTN_BWD ? 100 : 300) : 41;
         p.d = p.dv = 32;
         found +=
             !run(p, (enum regime)r, (struct emulation){declared(p.dtype), 64, false, fault}, NULL)
