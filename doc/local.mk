@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 dist_man_MANS = doc/attnbench.1
+dist_doc_DATA = doc/gate.md

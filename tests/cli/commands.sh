@@ -19,7 +19,7 @@ bad() {
   esac
 }
 
-for c in list verify run report doctor; do
+for c in list verify run compare aa history report doctor; do
   help=$("$ATTNBENCH" $c --help 2>&1)
   is $? 0 "$c --help exits 0"
   case $help in
