@@ -128,12 +128,11 @@ static int64_t plan_runs(const struct attn_problem *p, const struct attn_device 
   return tiles;
 }
 
-int attn_flash_bwd_sm80_plan(const struct attn_problem *p, const struct attn_device *dev,
-                             struct flash_bwd_sm80_plan *q)
+int attn_flash_bwd_sm80_plan_of(const struct attn_problem *p, const struct attn_device *dev,
+                                const struct flash_bwd_sm80_kernel *k,
+                                struct flash_bwd_sm80_plan *q)
 {
-  *q = (struct flash_bwd_sm80_plan){.kernel = choose(p, dev), .deterministic = p->deterministic};
-  if (!q->kernel)
-    return ATTN_EUNSUPPORTED;
+  *q = (struct flash_bwd_sm80_plan){.kernel = k, .deterministic = p->deterministic};
   const struct flash_sm80_kernel tile = {.bm = q->kernel->bm, .options = q->kernel->options};
   q->q_tiles = attn_flash_sm80_plan(p, dev, &tile, &q->args.f);
   q->args.hkv = (int32_t)p->hkv;
@@ -142,6 +141,13 @@ int attn_flash_bwd_sm80_plan(const struct attn_problem *p, const struct attn_dev
   plan_rows(p, q);
   q->k_tiles = plan_runs(p, dev, q);
   return q->q_tiles && q->k_tiles ? ATTN_OK : ATTN_EUNSUPPORTED;
+}
+
+int attn_flash_bwd_sm80_plan(const struct attn_problem *p, const struct attn_device *dev,
+                             struct flash_bwd_sm80_plan *q)
+{
+  const struct flash_bwd_sm80_kernel *k = choose(p, dev);
+  return k ? attn_flash_bwd_sm80_plan_of(p, dev, k, q) : ATTN_EUNSUPPORTED;
 }
 
 /* ---- run ------------------------------------------------------------------------------------ */

@@ -30,14 +30,15 @@
 #include "impl/cuda/flash-bwd-sm80.h"
 #include "impl/cuda/flash-sm80.cuh"
 
-/* WS, WKV, WDQ: how many of the 8 warps lie along the rows of S, of dK and dV, and of dQ. */
+/* WS, WKV, WDQ: how many of the warps lie along the rows of S, of dK and dV, and of dQ; BLOCKS: on
+ * an SM at least. */
 template <class T, int D_, int BM_, int BN_, int STAGES_, int WS_, int WKV_, int WDQ_,
-          bool OPTIONS_ = false>
+          bool OPTIONS_ = false, int WARPS_ = 8, int BLOCKS_ = 1>
 struct bwd_config {
   using elem = T;
   static constexpr int D = D_, BM = BM_, BN = BN_, STAGES = STAGES_;
   static constexpr bool OPTIONS = OPTIONS_;
-  static constexpr int WARPS = 8, THREADS = 32 * WARPS;
+  static constexpr int WARPS = WARPS_, THREADS = 32 * WARPS, BLOCKS = BLOCKS_;
   /* rows and columns of a warp's part */
   static constexpr int S_ROWS = BM / WS_, S_COLS = BN / (WARPS / WS_);
   static constexpr int KV_ROWS = BN / WKV_, KV_COLS = D / (WARPS / WKV_);
@@ -592,7 +593,7 @@ __device__ __forceinline__ int bwd_number(const flash_bwd_sm80_args &a, int *sha
 template <class C>
 __global__
 __launch_bounds__(C::THREADS,
-                  1) void flash_bwd_sm80_main(const __grid_constant__ flash_bwd_sm80_args a)
+                  C::BLOCKS) void flash_bwd_sm80_main(const __grid_constant__ flash_bwd_sm80_args a)
 {
   using T = typename C::elem;
   extern __shared__ __align__(1024) unsigned char shared[];

@@ -57,6 +57,10 @@ const char *attn_flash_bwd_sm80_unsupported(const struct attn_problem *p,
 size_t attn_flash_bwd_sm80_workspace(const struct attn_problem *p, const struct attn_device *dev);
 int attn_flash_bwd_sm80_plan(const struct attn_problem *p, const struct attn_device *dev,
                              struct flash_bwd_sm80_plan *plan);
+/* The same for a given variant. */
+int attn_flash_bwd_sm80_plan_of(const struct attn_problem *p, const struct attn_device *dev,
+                                const struct flash_bwd_sm80_kernel *k,
+                                struct flash_bwd_sm80_plan *plan);
 int attn_flash_bwd_sm80_run(const struct flash_bwd_sm80_plan *plan, const struct attn_args *args,
                             void *stream);
 void attn_flash_bwd_sm80_traffic(const struct attn_problem *p, const struct attn_device *dev,
