@@ -21,6 +21,7 @@
 
 static struct device dev = {.ops = &device_cuda};
 static struct group group;
+static volatile uint64_t beats;
 static const struct attn_impl *impls[GROUP_CASES];
 static int nimpls, taken[GROUP_CASES];
 static bool lost;
@@ -85,6 +86,7 @@ __attribute__((format(printf, 1, 2))) static void check(const char *format, ...)
   if (lost || !parse(text, &group.problem))
     return;
   group.n = nimpls;
+  group.beats = &beats;
   for (int i = 0; i < nimpls; i++) {
     group.cases[i].impl = impls[i];
     record_init(&group.cases[i].record);
