@@ -86,7 +86,7 @@ static int go(struct options *o, const char *default_suite)
 static int verify(struct options *o)
 {
   o->run.group.time = o->run.group.count = false;
-  return go(o, "verify");
+  return go(o, o->run.group.laws ? "verify" : "verify-fast");
 }
 
 static int run(struct options *o)
@@ -98,9 +98,9 @@ static int run(struct options *o)
 const struct command cmd_verify = {
     "verify", "[options] [PROBLEM ...]",
     "Checks implementations against the fp64 reference. Without a problem or --suite: suite "
-    "verify.\n"
+    "verify-fast, or verify with --full.\n"
     "Exit: 0 all pass, 1 a verdict failed, 2 bad input, 3 no device or no room, 130 interrupted.",
-    OPT_SELECT | OPT_WORK, verify};
+    OPT_SELECT | OPT_WORK | OPT_VERIFY, verify};
 
 const struct command cmd_run = {
     "run", "[options] [PROBLEM ...]",

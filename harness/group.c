@@ -128,6 +128,8 @@ static int run_cases(struct group_work *w)
   }
   if (!status)
     status = each_ready(w, "verify", group_verify);
+  if (!status && w->o->laws)
+    status = each_ready(w, "laws", group_laws);
   if (!status && w->o->time)
     status = group_time(w);
   if (!status && w->o->count)

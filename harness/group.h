@@ -19,6 +19,7 @@ struct group_options {
   bool time;    /* measure speed */
   bool count;   /* counters and kernel names */
   bool recheck; /* verify again afterwards, on fresh inputs */
+  bool laws;    /* check laws and probes, observe properties */
   struct device_timing timing;
   int samples_min, samples_max;
   double ci_width;  /* stop when the interval is narrower than this part of the median */
@@ -101,6 +102,10 @@ void group_check_end(struct group_work *w);
 int group_check_ahead(struct group_work *w);
 int group_check_behind(struct group_work *w, struct live *l);
 int group_check_inputs(struct group_work *w);
+/* Laws and probes; a broken one ends the case. */
+int group_laws(struct group_work *w, struct live *l);
+/* One run of an implementation on operands of any problem (group-law.c). */
+int group_law_run(const struct attn_impl *impl, struct device *dev, struct law_set *s);
 /* Interleaved samples of every ready case. */
 int group_time(struct group_work *w);
 /* Counters and kernels of every ready case. */

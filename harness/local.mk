@@ -21,6 +21,7 @@ libattnbench_a_SOURCES += \
   harness/floor.c \
   harness/group.c harness/group.h \
   harness/group-check.c \
+  harness/group-law.c \
   harness/group-time.c \
   harness/group-verify.c \
   harness/history.c harness/history.h \

@@ -54,6 +54,7 @@ NUMBER(set_timeout, run.timeout_s, double, 1, 1e6)
 NUMBER(set_ci, run.group.ci_width, double, 0, 1)
 FLAG(set_resume, o->run.resume = true)
 FLAG(set_quiet, o->run.quiet = true)
+FLAG(set_full, o->run.group.laws = true)
 FLAG(set_sustained, o->run.group.timing.mode = MODE_SUSTAINED)
 FLAG(set_warm, o->run.group.timing.cache = CACHE_WARM)
 FLAG(set_no_counters, o->run.group.count = false)
@@ -186,6 +187,8 @@ static const struct row {
     {"timeout", "S", "kill a case that makes no progress for S seconds (default 120)",
      OPT_WORK | OPT_MEASURE, false, set_timeout},
     {"quiet", NULL, "print no table", OPT_WORK, false, set_quiet},
+    {"full", NULL, "laws and exact probes, too; without a problem: suite verify", OPT_VERIFY, true,
+     set_full},
     {"quick", NULL, "fewer samples", OPT_TIME, true, set_quick},
     {"sustained", NULL, "hot card: 3 s warm-up, no pauses (default: rested, 50 ms pauses)",
      OPT_TIME, true, set_sustained},

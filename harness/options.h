@@ -30,6 +30,7 @@ enum {
   OPT_COMPARE = 128,
   OPT_AA = 256,
   OPT_HISTORY = 512,
+  OPT_VERIFY = 1024, /* --full */
 };
 
 /* What the regression gate takes. */

@@ -61,7 +61,9 @@ void record_init(struct record *r)
                        .model_bytes = NAN,
                        .workspace_bytes = NAN,
                        .peak_bytes = NAN,
-                       .state = no_state()};
+                       .state = no_state(),
+                       .properties = {-1, -1, ""}};
+  memset(r->law, LAW_NONE, sizeof r->law);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
@@ -100,6 +102,17 @@ static void put_check(json_t *o, const char *key, int tri)
     put(o, key, json_string(tri ? "pass" : "fail"));
 }
 
+/* Observed, not judged. */
+static json_t *properties_json(const struct record *r)
+{
+  const struct law_properties *x = &r->properties;
+  json_t *o = json_object();
+  put_known(o, "batch_invariant", x->batch_invariant);
+  put_known(o, "nan_robust", x->nan_robust);
+  put_text(o, "reduction", x->reduction);
+  return o;
+}
+
 static json_t *verify_json(const struct record *r)
 {
   if (!r->verified && r->guards_intact < 0)
@@ -118,7 +131,10 @@ static json_t *verify_json(const struct record *r)
   put_check(checks, "bound", seen ? v->pass : -1);
   put_check(checks, "guards", r->guards_intact);
   put_check(checks, "inputs", r->inputs_unchanged);
+  for (int i = 0; i < law_count(); i++)
+    put_check(checks, law_name(i), r->law[i]);
   put(o, "checks", checks);
+  put(o, "properties", properties_json(r));
   return o;
 }
 

@@ -10,7 +10,7 @@
 
 #include "harness/device.h"
 #include "harness/instrument.h"
-#include "reference/reference.h"
+#include "reference/law.h"
 
 #define RECORD_SCHEMA 1
 #define RECORD_KERNELS 16
@@ -38,6 +38,8 @@ struct record {
   double err_vs_naive; /* rel_fro over naive's in the same types; NaN: no naive in the run */
   int rerun_bitwise;   /* 1 same bits twice, 0 not, -1 not tried */
   int guards_intact, inputs_unchanged; /* checks; -1 not tried */
+  int8_t law[LAWS_MAX];                /* enum law_state of law i */
+  struct law_properties properties;
 
   bool timed;
   enum device_cache cache;

@@ -87,16 +87,19 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
   char repro[2 * ATTN_PROBLEM_TEXT], problem[ATTN_PROBLEM_TEXT];
   struct record *r = &c->record;
   int status = ATTN_OK;
+  attn_problem_print(&r->problem, problem, sizeof problem);
   run->sum->count[r->status]++;
   if (!run->o->quiet) {
     if (!run->heading)
       show_heading(run->o->group.time);
     run->heading = true;
     show_record(r);
+    if (r->status == STATUS_FAIL)
+      printf("            seed %llu; again: %s --impl %s '%s'\n", (unsigned long long)r->seed,
+             run->o->repro, r->impl, problem);
   }
   if (run->store.fd < 0)
     return status;
-  attn_problem_print(&r->problem, problem, sizeof problem);
   snprintf(repro, sizeof repro, "%s --impl %s '%s'", run->o->repro, r->impl, problem);
   json_t *j = record_to_json(r, &g->device, repro);
   if (store_append(&run->store, j, err, errlen))

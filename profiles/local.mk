@@ -13,4 +13,5 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/prefill.suite \
   profiles/suites/quick-cpu.suite \
   profiles/suites/traffic.suite \
+  profiles/suites/verify-fast.suite \
   profiles/suites/verify.suite

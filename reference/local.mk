@@ -10,6 +10,18 @@ libattnbench_a_SOURCES += \
   reference/compare.c \
   reference/exact.c \
   reference/exact-grad.c \
+  reference/law.h \
+  reference/law-scene.h \
+  reference/law.c \
+  reference/law-adjoint.c \
+  reference/law-bits.c \
+  reference/law-compare.c \
+  reference/law-gradient.c \
+  reference/law-probe.c \
+  reference/law-reduction.c \
+  reference/law-relation.c \
+  reference/law-set.c \
+  reference/law-values.c \
   reference/matrix.c \
   reference/parallel.c \
   reference/plan.c \

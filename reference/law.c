@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * law.c - all laws on one problem; and what is observed without being judged.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/law.h"
+
+static const struct law *const tables[] = {law_probes, law_bits, law_relations, law_values,
+                                           law_gradients};
+#define TABLES (sizeof tables / sizeof *tables)
+
+static const struct law *law_of(int i)
+{
+  for (size_t t = 0; t < TABLES; t++)
+    for (const struct law *l = tables[t]; l->name; l++)
+      if (i-- == 0)
+        return l;
+  return NULL;
+}
+
+int law_count(void)
+{
+  int n = 0;
+  while (law_of(n))
+    n++;
+  return n;
+}
+
+const char *law_name(int i)
+{
+  const struct law *l = law_of(i);
+  return l ? l->name : NULL;
+}
+
+/* The base runs twice: what does not repeat its bits is not asked for bits. */
+static int bench_open(struct law_bench *b, const struct attn_problem *p,
+                      const struct law_subject *subject)
+{
+  struct law_set again;
+  memset(b, 0, sizeof *b);
+  b->subject = subject;
+  int status = law_set_make(&b->base, p, false);
+  if (status)
+    return status;
+  subject->fill(subject->ctx, &b->base);
+  status = law_set_forward(&b->base);
+  if (!status)
+    status = law_run(b, &b->base);
+  if (!status)
+    status = law_set_like(&again, p, &b->base, NULL, NULL, false);
+  if (status)
+    goto out;
+  status = law_run(b, &again);
+  for (int op = 0; op < LAW_OPERANDS; op++)
+    b->repeats[op] = law_same_bits(&b->base, &again, op);
+  law_set_free(&again);
+out:
+  if (status)
+    law_set_free(&b->base);
+  return status;
+}
+
+int law_check(const struct attn_problem *p, const struct law_subject *subject,
+              struct law_result result[LAWS_MAX])
+{
+  struct law_bench b;
+  for (int i = 0; i < LAWS_MAX; i++)
+    result[i] = (struct law_result){LAW_NONE, ""};
+  int status = bench_open(&b, p, subject);
+  if (status)
+    return law_refused(status);
+  for (int i = 0; law_of(i) && !status; i++)
+    if (law_of(i)->applies(&b))
+      status = law_of(i)->check(&b, &result[i]);
+  law_set_free(&b.base);
+  return status;
+}
+
+/* ---- properties ------------------------------------------------------------------------------ */
+
+static void first_sequence(const void *ctx, enum law_operand op, struct law_place *at)
+{
+}
+
+/* Does a sequence alone give the bits that it gives in its batch? */
+static int batch_invariance(const struct law_bench *b, int *answer)
+{
+  struct law_set y;
+  struct attn_problem p = b->base.p;
+  bool same = true;
+  if (p.b < 2 || p.nruns || p.op == ATTN_BWD)
+    return ATTN_OK;
+  p.b = 1;
+  int status = law_set_like(&y, &p, &b->base, first_sequence, NULL, false);
+  if (status)
+    return status;
+  status = law_run(b, &y);
+  for (struct law_place at = law_first(&y, LAW_O); !status && law_there(&y, &at) && same;
+       law_next(&y, LAW_O, &at)) {
+    same = law_get(&y, LAW_LSE, &at, 0) == law_get(&b->base, LAW_LSE, &at, 0);
+    for (int64_t c = 0; c < p.dv; c++)
+      same = same && law_get(&y, LAW_O, &at, c) == law_get(&b->base, LAW_O, &at, c);
+  }
+  if (!status)
+    *answer = same;
+  law_set_free(&y);
+  return law_refused(status);
+}
+
+static bool sees_from(const struct law_set *s, const struct law_place *at, int64_t from)
+{
+  for (int64_t j = from; j < s->r.seqs[at->seq].sk; j++)
+    if (law_sees(s, at->seq, at->row, j))
+      return true;
+  return false;
+}
+
+/* Do NaN in masked keys and between rows leave all other rows alone? */
+static int nan_robustness(const struct law_bench *b, int *answer)
+{
+  struct law_set y;
+  bool same = true;
+  if (b->base.p.op == ATTN_BWD)
+    return ATTN_OK;
+  int status = law_set_like(&y, &b->base.p, &b->base, NULL, NULL, true);
+  if (status)
+    return status;
+  law_fill_gaps(&y, 0x7fffdead);
+  for (int op = LAW_K; op <= LAW_V; op++)
+    for (struct law_place at = law_first(&y, op); law_there(&y, &at); law_next(&y, op, &at))
+      for (int64_t c = 0; b->base.p.mask && c < law_width(&y, op); c++)
+        if (at.row >= y.r.seqs[at.seq].sk / 2)
+          law_put(&y, op, &at, c, NAN);
+  status = law_run(b, &y);
+  for (struct law_place at = law_first(&y, LAW_O); !status && law_there(&y, &at) && same;
+       law_next(&y, LAW_O, &at)) {
+    if (b->base.p.mask && sees_from(&y, &at, y.r.seqs[at.seq].sk / 2))
+      continue;
+    for (int64_t c = 0; c < y.p.dv; c++)
+      same = same && law_get(&y, LAW_O, &at, c) == law_get(&b->base, LAW_O, &at, c);
+  }
+  if (!status)
+    *answer = same;
+  law_set_free(&y);
+  return law_refused(status);
+}
+
+int law_observe(const struct attn_problem *p, const struct law_subject *subject,
+                struct law_properties *out)
+{
+  struct law_bench b;
+  *out = (struct law_properties){-1, -1, ""};
+  int status = bench_open(&b, p, subject);
+  if (status)
+    return law_refused(status);
+  status = batch_invariance(&b, &out->batch_invariant);
+  if (!status)
+    status = nan_robustness(&b, &out->nan_robust);
+  if (!status)
+    status = law_reduction(&b, out->reduction, sizeof out->reduction);
+  law_set_free(&b.base);
+  return status;
+}

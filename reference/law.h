@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * law.h - laws that every correct implementation obeys, and probes whose answer is known to the
+ * bit.
+ *
+ * A law needs no exact result: it runs an implementation on related inputs and compares its outputs
+ * with each other, bit for bit where the arithmetic allows it, otherwise within bounds that follow
+ * from norms of the inputs in O(N d).  A probe makes inputs for which all correct algorithms, in
+ * any order, tiling or split, give the same bits.  Precondition and statement stand above each
+ * check.
+ *
+ * Everything here is on the host; the caller's run() takes the operands wherever it computes.
+ */
+#ifndef REFERENCE_LAW_H
+#define REFERENCE_LAW_H
+
+#include "reference/internal.h"
+
+enum law_operand {
+  LAW_Q,
+  LAW_K,
+  LAW_V,
+  LAW_O,
+  LAW_DOUT,
+  LAW_DQ,
+  LAW_DK,
+  LAW_DV,
+  LAW_LSE,
+  LAW_OPERANDS
+};
+
+/* Operands of a problem, in host memory. Strides may leave gaps. */
+struct law_set {
+  struct attn_problem p;
+  struct ref_problem r;
+  struct attn_tensor t[LAW_OPERANDS]; /* lse: data alone */
+  size_t bytes[LAW_OPERANDS];
+  bool used[LAW_OPERANDS], output[LAW_OPERANDS];
+};
+
+/* Row (seq, head, row) of an operand. */
+struct law_place {
+  int64_t seq, head, row;
+};
+
+/* What is under test. */
+struct law_subject {
+  const struct attn_numerics *numerics;
+  /* Computes the outputs of s, which are full of NaN. ATTN_EUNSUPPORTED: the problem is refused. */
+  int (*run)(void *ctx, struct law_set *s);
+  /* The inputs q, k, v (and dout) that the problem was verified with. */
+  void (*fill)(void *ctx, struct law_set *s);
+  void *ctx;
+  uint64_t seed;
+};
+
+enum law_state { LAW_NONE = -1, LAW_FAIL, LAW_PASS };
+
+#define LAW_TEXT 224
+struct law_result {
+  enum law_state state; /* LAW_NONE: does not apply, or the related problem is refused */
+  char text[LAW_TEXT];  /* what failed */
+};
+
+/* Properties that are reported and not judged. */
+struct law_properties {
+  int batch_invariant, nan_robust; /* 1, 0, -1 unknown */
+  char reduction[48];              /* keys and a hash of the tree that adds them, or "" */
+};
+
+#define LAWS_MAX 40
+int law_count(void);
+const char *law_name(int i);
+
+/* Checks every law that applies to p. Stops at the first status that is neither ATTN_OK nor a
+ * refusal. */
+int law_check(const struct attn_problem *p, const struct law_subject *subject,
+              struct law_result result[LAWS_MAX]);
+int law_observe(const struct attn_problem *p, const struct law_subject *subject,
+                struct law_properties *out);
+
+/* ---- between the files of the laws ----------------------------------------------------------- */
+
+/* A subject on one problem: its operands, computed once. */
+struct law_bench {
+  const struct law_subject *subject;
+  struct law_set base;
+  bool repeats[LAW_OPERANDS]; /* two runs gave the same bits */
+};
+
+struct law {
+  const char *name;
+  bool (*applies)(const struct law_bench *b);
+  int (*check)(struct law_bench *b, struct law_result *res);
+};
+
+/* NULL-ended */
+extern const struct law law_probes[], law_bits[], law_relations[], law_values[], law_gradients[];
+
+/* law-set.c */
+int law_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r);
+int law_set_make(struct law_set *s, const struct attn_problem *p, bool gaps);
+void law_set_free(struct law_set *s);
+/* A set for p with the values of x where map says (NULL: the same places), for all inputs; those of
+ * backward include o and lse. */
+typedef void law_map(const void *ctx, enum law_operand op, struct law_place *at);
+int law_set_like(struct law_set *s, const struct attn_problem *p, const struct law_set *x,
+                 law_map *map, const void *ctx, bool gaps);
+/* o and lse as an exact forward leaves them, for a backward problem. */
+int law_set_forward(struct law_set *s);
+/* Poisons the outputs and runs. */
+int law_run(const struct law_bench *b, struct law_set *s);
+/* Fills what lies between the rows of every operand; checks that it is still there in outputs. */
+void law_fill_gaps(struct law_set *s, uint32_t pattern);
+bool law_gaps_kept(const struct law_set *s, enum law_operand *op);
+struct attn_args law_args(const struct law_set *s);
+bool law_same_bits(const struct law_set *x, const struct law_set *y, enum law_operand op);
+
+int64_t law_width(const struct law_set *s, enum law_operand op);
+int64_t law_heads(const struct law_set *s, enum law_operand op);
+int64_t law_rows(const struct law_set *s, enum law_operand op, int64_t seq);
+/* for (at = law_first(s, op); law_there(s, &at); law_next(s, op, &at)) visits all rows */
+struct law_place law_first(const struct law_set *s, enum law_operand op);
+bool law_there(const struct law_set *s, const struct law_place *at);
+void law_next(const struct law_set *s, enum law_operand op, struct law_place *at);
+int64_t law_at(const struct law_set *s, enum law_operand op, const struct law_place *at);
+double law_get(const struct law_set *s, enum law_operand op, const struct law_place *at,
+               int64_t col);
+void law_put(struct law_set *s, enum law_operand op, const struct law_place *at, int64_t col,
+             double x);
+void law_scale(struct law_set *s, enum law_operand op, double factor);
+/* One row, as doubles. */
+void law_read(const struct law_set *s, enum law_operand op, const struct law_place *at, double *to);
+/* Hash of (seed, i), and a standard normal number of it. */
+uint64_t law_hash(uint64_t seed, uint64_t i);
+double law_normal(uint64_t seed, uint64_t i);
+const char *law_operand_name(enum law_operand op);
+
+/* Does query `row` of a sequence see key j? How many keys does it see? */
+bool law_sees(const struct law_set *s, int64_t seq, int64_t row, int64_t j);
+int64_t law_visible(const struct law_set *s, int64_t seq, int64_t row);
+
+/* law-reduction.c */
+int law_reduction(const struct law_bench *b, char *text, size_t len);
+
+/* law-compare.c: bounds from norms, one for each row of queries (ref_stats_index) */
+struct law_bounds {
+  double *o, *lse;
+  double *reach;        /* largest |x|, the score before softcap */
+  double *weight;       /* of all weights of the row together, relative to their sum */
+  double *grad, *total; /* of dX: the sum of its errors, and of |dX| itself */
+};
+int law_bounds_make(const struct law_set *s, const struct attn_numerics *num, struct law_bounds *t);
+void law_bounds_free(struct law_bounds *t);
+/* 1 if |got - want| <= bound; otherwise says where and fails. */
+bool law_near(struct law_result *res, const char *what, const struct law_place *at, int64_t col,
+              double got, double want, double bound);
+
+/* Which row of y a row of x belongs to; false: not to be compared. */
+typedef bool law_match(const void *ctx, enum law_operand op, struct law_place *at);
+/* O and LSE of y against x within the sum of their bounds; shift is added to the LSE of x. */
+int law_compare(const struct law_bench *b, const struct law_set *x, const struct law_set *y,
+                law_match *match, const void *ctx,
+                double (*shift)(const void *ctx, const struct law_place *at),
+                struct law_result *res);
+/* Bit for bit: y = factor * x, for outputs that repeat their bits. */
+void law_compare_bits(const struct law_bench *b, const struct law_set *x, const struct law_set *y,
+                      enum law_operand op, double factor, law_match *match, const void *ctx,
+                      struct law_result *res);
+
+/* NONE is left as it is after a refusal; other statuses are relayed. */
+static inline int law_refused(int status)
+{
+  return status == ATTN_EUNSUPPORTED ? ATTN_OK : status;
+}
+
+#endif
