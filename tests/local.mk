@@ -82,7 +82,7 @@ cli_tests = \
   tests/cli/quickstart.sh \
   tests/cli/report.sh
 TESTS += $(cli_tests)
-EXTRA_DIST += tests/unit/simulate.h
+EXTRA_DIST += tests/unit/simulate.h tests/flip.h
 EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
 
 # Records that nobody measured, for reports and the schema.

@@ -12,6 +12,7 @@
 #include "harness/clock.h"
 #include "harness/device-cuda.h"
 #include "harness/stats.h"
+#include "tests/flip.h"
 #include "tests/gpu/probe.h"
 #include "tests/tap.h"
 
@@ -302,6 +303,7 @@ int main(void)
   test_identity();
   test_memory();
   test_arena();
+  test_flip(&dev);
   test_time();
   test_side_stream();
   test_clock();

@@ -10,6 +10,7 @@
 #include "harness/clock.h"
 #include "harness/device.h"
 #include "harness/instrument.h"
+#include "tests/flip.h"
 #include "tests/tap.h"
 
 #include <math.h>
@@ -135,6 +136,7 @@ int main(void)
   test_time();
   test_cache();
   test_memory();
+  test_flip(&dev);
   test_ceilings();
   device_host.close(&dev);
   return done_testing();
