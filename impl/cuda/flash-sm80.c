@@ -101,16 +101,19 @@ static void plan_mask(const struct attn_problem *p, struct flash_sm80_args *a)
   }
 }
 
-/* Heads of one section: as many as keep K and V within half of L2, at least one group. Under a mask
- * the order of the tiles' lengths is worth more than that, so that then only so many streams of K
- * and V are kept apart that each is read by four blocks at once. */
+/* Heads of one section. Without a mask the tiles of one KV head after the other: all blocks in
+ * flight share few heads, and K and V come from L2 (sections of half an L2 moved 1.89 of the
+ * compulsory bytes at s=8k, d=128, no faster). Under a mask at least as many heads as leave four
+ * blocks for each K and V stream, for then the longest tiles of many heads start first. */
 static int64_t section_heads(const struct attn_problem *p, const struct attn_device *dev,
                              const struct flash_sm80_kernel *k, int64_t sk)
 {
   int64_t group = p->hq / p->hkv, streams = (int64_t)dev->multiprocessors * k->blocks / 4;
   double bytes = (double)sk * (p->d + p->dv) * attn_dtype_size(p->dtype);
   int64_t n = bytes > 0 ? (int64_t)(dev->l2_bytes / 2 / bytes) : 1;
-  if (p->mask != ATTN_MASK_NONE && n < streams / group)
+  if (p->mask == ATTN_MASK_NONE)
+    return group;
+  if (n < streams / group)
     n = streams / group;
   return (n > 1 ? n : 1) * group;
 }
