@@ -191,6 +191,7 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
   arena_init(&arena, dev);
   group_stage(g, -1, "operands");
   int status = tensors_create(&tensors, &g->problem, &arena);
+  tensors.regime = o->regime;
   if (!status)
     status = tensors_draw(&tensors, o->seed);
   if (status) {

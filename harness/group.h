@@ -10,16 +10,18 @@
 #define HARNESS_GROUP_H
 
 #include "harness/record.h"
+#include "harness/regime.h"
 #include "harness/tensors.h"
 
 #define GROUP_CASES 32
 #define GROUP_SAMPLES 512 /* per case and process */
 
 struct group_options {
-  bool time;    /* measure speed */
-  bool count;   /* counters and kernel names */
-  bool recheck; /* verify again afterwards, on fresh inputs */
-  bool laws;    /* check laws and probes, observe properties */
+  bool time;                   /* measure speed */
+  bool count;                  /* counters and kernel names */
+  bool recheck;                /* verify again afterwards, on fresh inputs */
+  bool laws;                   /* check laws and probes, observe properties */
+  const struct regime *regime; /* of the inputs; NULL: normal */
   struct device_timing timing;
   int samples_min, samples_max;
   double ci_width;  /* stop when the interval is narrower than this part of the median */

@@ -27,6 +27,7 @@ libattnbench_a_SOURCES += \
   harness/history.c harness/history.h \
   harness/history-plot.c \
   harness/record.c harness/record.h \
+  harness/regime.c harness/regime.h \
   harness/rng.h \
   harness/run.c harness/run.h harness/run-parts.h \
   harness/run-batch.c \

@@ -142,6 +142,12 @@ static int set_impl(struct options *o, const char *value)
   return 0;
 }
 
+static int set_regime(struct options *o, const char *value)
+{
+  o->run.group.regime = regime_find(value);
+  return o->run.group.regime ? 0 : -1;
+}
+
 static int set_suite(struct options *o, const char *value)
 {
   o->run.suite = value;
@@ -189,6 +195,9 @@ static const struct row {
     {"quiet", NULL, "print no table", OPT_WORK, false, set_quiet},
     {"full", NULL, "laws and exact probes, too; without a problem: suite verify", OPT_VERIFY, true,
      set_full},
+    {"regime", "NAME",
+     "inputs: normal (default), scores-x6, v-mean-8, sink, rising, falling, large, low, subnormal",
+     OPT_VERIFY, true, set_regime},
     {"quick", NULL, "fewer samples", OPT_TIME, true, set_quick},
     {"sustained", NULL, "hot card: 3 s warm-up, no pauses (default: rested, 50 ms pauses)",
      OPT_TIME, true, set_sustained},

@@ -43,6 +43,7 @@ static struct device_state no_state(void)
 void record_init(struct record *r)
 {
   *r = (struct record){.status = STATUS_CRASH,
+                       .distribution = "normal",
                        .err_vs_naive = NAN,
                        .rerun_bitwise = -1,
                        .guards_intact = -1,
@@ -289,7 +290,8 @@ json_t *record_to_json(const struct record *r, const struct device *dev, const c
   json_t *o = json_object();
   put_heading(o, r);
   put_count(o, "flops", attn_problem_flops(&r->problem));
-  put(o, "inputs", json_pack("{s:s,s:I}", "distribution", "normal", "seed", (json_int_t)r->seed));
+  put(o, "inputs",
+      json_pack("{s:s,s:I}", "distribution", r->distribution, "seed", (json_int_t)r->seed));
   put(o, "verify", verify_json(r));
   put(o, "time", time_json(r));
   put(o, "rate", rate_json(r));

@@ -29,7 +29,8 @@ enum record_status {
 struct record {
   char run_id[40], suite[64], impl[64];
   struct attn_problem problem;
-  uint64_t seed; /* of the inputs */
+  uint64_t seed;            /* of the inputs */
+  const char *distribution; /* the regime's name */
   enum record_status status;
   char reason[256], provenance[128];
 

@@ -79,6 +79,8 @@ void run_describe(const struct run *run, const struct attn_problem *p, struct gr
            c->impl->provenance ? c->impl->provenance : "");
   r->problem = *p;
   r->seed = run->o->group.seed;
+  if (run->o->group.regime)
+    r->distribution = run->o->group.regime->name;
   r->compulsory_bytes = attn_problem_compulsory_read(p) + attn_problem_compulsory_write(p);
 }
 

@@ -32,6 +32,8 @@ void group_case_reset(struct group_case *c)
   memcpy(fresh.provenance, c->record.provenance, sizeof fresh.provenance);
   fresh.problem = c->record.problem;
   fresh.seed = c->record.seed;
+  if (c->record.distribution)
+    fresh.distribution = c->record.distribution;
   if (c->record.run_id[0])
     fresh.compulsory_bytes = c->record.compulsory_bytes;
   fresh.samples = c->samples;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/regime.h"
 #include "harness/rng.h"
 #include "harness/tensors.h"
 #include "impl/convert.h"
@@ -242,6 +243,8 @@ int tensors_draw(struct tensors *t, uint64_t seed)
       return ATTN_ENOMEM;
     int64_t n = (int64_t)(t->bytes[op] / attn_dtype_size(t->p->dtype));
     tensors_random(t->p->dtype, t->host[op], n, rng_at(seed, (uint64_t)op));
+    if (t->regime)
+      regime_apply(t->regime, t->p, op, t->host[op]);
   }
   if (t->p->page)
     status = tensors_pages_draw(t, rng_at(seed, OPERANDS));

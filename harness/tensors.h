@@ -14,8 +14,11 @@ extern "C" {
 
 enum operand { OP_Q, OP_K, OP_V, OP_O, OP_DOUT, OP_DQ, OP_DK, OP_DV, OP_LSE, OPERANDS };
 
+struct regime;
+
 struct tensors {
   const struct attn_problem *p;
+  const struct regime *regime; /* of what is drawn; NULL: normal. Set after tensors_create */
   struct arena *arena;
   bool used[OPERANDS], output[OPERANDS]; /* by the problem's op */
   size_t bytes[OPERANDS];

@@ -178,6 +178,8 @@ int law_compare(const struct law_bench *b, const struct law_set *x, const struct
   return status;
 }
 
+#define TINY 0x1p-110 /* what leads here may have been subnormal on its way */
+
 /* Below this the storage type loses bits when it is scaled down. */
 static double least_exact(enum attn_dtype t)
 {
@@ -193,7 +195,7 @@ void law_compare_bits(const struct law_bench *b, const struct law_set *x, const 
                       enum law_operand op, double factor, law_match *match, const void *ctx,
                       struct law_result *res)
 {
-  double lo = factor == 1 ? 0 : least_exact(x->p.dtype), hi = most_exact(x->p.dtype);
+  double lo = factor == 1 ? TINY : least_exact(x->p.dtype), hi = most_exact(x->p.dtype);
   if (!b->repeats[op] || !x->output[op] || res->state == LAW_FAIL)
     return;
   for (struct law_place at = law_first(x, op); law_there(x, &at); law_next(x, op, &at)) {
@@ -202,7 +204,7 @@ void law_compare_bits(const struct law_bench *b, const struct law_set *x, const 
       continue;
     for (int64_t c = 0; c < law_width(x, op); c++) {
       double want = law_get(x, op, &at, c);
-      if (factor != 1 && (fabs(want) < lo || fabs(want) > hi))
+      if ((want != 0 && fabs(want) < lo) || (factor != 1 && fabs(want) > hi))
         continue;
       if (!law_near(res, law_operand_name(op), &to, c, law_get(y, op, &to, c), factor * want, 0))
         return;
