@@ -7,7 +7,8 @@
 #include "impl/cuda/flash-sm90.cuh"
 
 extern "C" const sm90_kernel attn_flash_sm90_d64[] = {
-    sm90_row<sm90_cfg<__nv_bfloat16, 64, 64, 3, 128, 2, 2, 32, 160, SM90_STREAM>>("192x128"),
-    sm90_row<sm90_cfg<__half, 64, 64, 3, 128, 2, 2, 32, 160, SM90_STREAM>>("192x128"),
+    sm90_row<sm90_cfg<__nv_bfloat16, 64, 64, 3, 128, 3, 2, 32, 160, SM90_TURNS | SM90_EARLY>>(
+        "192x128"),
+    sm90_row<sm90_cfg<__half, 64, 64, 3, 128, 3, 2, 32, 160, SM90_TURNS | SM90_EARLY>>("192x128"),
     {},
 };

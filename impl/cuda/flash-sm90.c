@@ -29,7 +29,7 @@ static const struct sm90_kernel *choose(const struct attn_problem *p)
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     for (const struct sm90_kernel *k = tables[i]; k->func; k++)
       if (k->dtype == p->dtype && k->score == score && k->drop == drop && p->d <= k->d &&
-          p->dv <= k->dv)
+          p->dv <= k->dv && (!k->most_sk || p->sk <= k->most_sk))
         return k;
   return NULL;
 }

@@ -17,20 +17,51 @@
  * and V stay in L2.
  *
  * head_dim  tile     stages  registers           shared memory  what else
- *      64   192x128  2       32 / 160 (3 groups)      114,976   SM90_STREAM, two Q buffers
- *     128   128x128  2       40 / 232                 164,128   SM90_QREG, SM90_GUARD
+ *      64   192x128  3       32 / 160 (3 groups)      147,776   SM90_TURNS, SM90_EARLY, two Q slots
+ *     128   128x128  2       40 / 232                 164,128   SM90_QREG, SM90_GUARD; up to 1024
+ *                                                               keys SM90_TURNS, too
  *     256   128x80   2       40 / 232                 229,664   SM90_GUARD
  *
- * What the steps gained, H200, bf16, full / causal TFLOP/s at 8192 (16,384 tokens, 2048 columns),
- * rested:
+ * What the steps gained, H200, bf16, rested, medians, TFLOP/s full / causal (16,384 tokens, 2048
+ * columns).  At 8192, from three runs:
  *                                                         d = 64       128        256
  *   wait for P V in front of softmax, as ptxas placed it  499 / 465  698 / 675  773 / 753
  *   softmax beside P V (sm90_await_v)                         -      707 / 687  829 / 788
  *   SM90_GUARD                                                -      752 / 733  833 / 790
- *   SM90_STREAM without a guard                           524 / 485  700 / 673  819 / 780
- *   SM90_STREAM with it                                       -      744 / 706  825 / 782
- *   128x176 with it, Q in shared memory                       -      738 / 711      -
- * At d = 64, two groups or 96 to 192 keys with some of the exponentials by polynomial: 377 to 488.
+ *   the pipeline runs on across row blocks                532 / 491  744 / 706  825 / 782
+ *   SM90_EARLY, two stages, uniform descriptors           533 / 495  740 / 710      -
+ *   SM90_EARLY, three stages, SM90_TURNS                  531 / 501      -          -
+ *   cuDNN 9.14                                            556 / 502  677 / 621  741 / 623
+ * At all lengths, in one run:
+ *                                       512         2048         8192         16384
+ *   d = 64   across row blocks       317 / 195    459 / 362    532 / 491    537 / 518
+ *            EARLY, 2 stages         314 / 193    460 / 366    533 / 495    543 / 522
+ *            TURNS, EARLY, 3 stages  360 / 209    478 / 390    531 / 501    539 / 521   ships
+ *            cuDNN                   367 / 213    505 / 393    556 / 502    565 / 532
+ *   d = 128  QREG, GUARD             491 / 311    691 / 583    752 / 733    765 / 762   ships
+ *            uniform descriptors     505 / 313    695 / 586    751 / 730    764 / 760
+ *            TURNS                   512 / 316    690 / 582    742 / 723    754 / 750   to 1024
+ *            EARLY                   454 / 290    664 / 545    740 / 710    756 / 749
+ *            cuDNN                   510 / 335    634 / 520    677 / 621    683 / 637
+ *
+ * What lost, at 8192 (reasons that were not measured have a question mark):
+ *   d = 64, TURNS and EARLY with two stages: 525 / 484, spills
+ *   d = 64, across row blocks with turns: 521 / 490; with three stages, too: 503 / 475
+ *   d = 64, two groups: 128x192 with GUARD 495 / 471, 128x128 453 / 449 (fewer warps to overlap?)
+ *   d = 64, three groups with GUARD: sm90_again spills 156 bytes or more at 160 registers
+ *   d = 64, some exponentials by polynomial: 377 to 488 (more instructions to issue?)
+ *   ex2.f16x2: 16 cycles a warp instruction, ex2.f32 8, so the rate is the same
+ *   d = 128, 128x176 with Q in shared memory: 738 / 711; at 512 causal 260 against 308 (wide
+ * masks?) counters that the last CTA zeroes instead of a memset: 290 against 291 at 512 causal, d =
+ * 128
+ *
+ * Where d = 64 spends its time: a round of three steps takes some 2780 cycles (533 TFLOP/s at 1788
+ * MHz), of which the tensor core needs 1536 and the exponentials 1536; neither is the bound by
+ * itself.  Time stamps (in EARLY with two stages; they stretch a step to 3255): softmax 1870, issue
+ * 430, K 335, pack 195, S 150, O 90.  The groups are not in lockstep, their steps start 540 and
+ * 2230 cycles apart; P V is long done when softmax ends; softmax takes 3.6 times what its own
+ * exponentials do (512), with 1.7 groups in it on average.  A row block's end costs 930 cycles more
+ * than two steps.
  *
  * Accumulator of a warpgroup: thread lane of warp w holds rows 16w + lane/4 and that + 8, columns
  * 8j + 2(lane%4) + {0,1}, at [4j + 2*half + {0,1}].
@@ -49,22 +80,22 @@
 
 enum {
   SM90_QREG = 1,   /* Q as register fragments instead of shared-memory operands */
-  SM90_STREAM = 2, /* the pipeline runs on across row blocks */
-  SM90_GUARD = 4,  /* no row maximum where there is no mask: the sums tell when it was needed */
-  SM90_SCORE = 8,  /* softcap, ALiBi */
-  SM90_DROP = 16,  /* dropout */
+  SM90_GUARD = 2,  /* no row maximum where there is no mask: the sums tell when it was needed */
+  SM90_TURNS = 4,  /* warpgroups take turns to issue; descriptors in uniform registers */
+  SM90_EARLY = 8,  /* the next row block's first Q K^T is issued before this one's O is stored */
+  SM90_SCORE = 16, /* softcap, ALiBi */
+  SM90_DROP = 32,  /* dropout */
 };
 
 template <class T_, int D_, int DV_, int WGS_, int KN_, int STAGES_, int QSTAGES_, int PREGS_,
-          int CREGS_, int FLAGS_, int EMU_ = 0>
+          int CREGS_, int FLAGS_>
 struct sm90_cfg {
   typedef T_ T;
   static constexpr int D = D_, DV = DV_, WGS = WGS_, KM = 64 * WGS_, KN = KN_;
   static constexpr int STAGES = STAGES_, QSTAGES = QSTAGES_, PREGS = PREGS_, CREGS = CREGS_;
-  static constexpr bool QREG = FLAGS_ & SM90_QREG, STREAM = FLAGS_ & SM90_STREAM;
-  static constexpr bool GUARD = FLAGS_ & SM90_GUARD;
+  static constexpr bool QREG = FLAGS_ & SM90_QREG, GUARD = FLAGS_ & SM90_GUARD;
+  static constexpr bool TURNS = FLAGS_ & SM90_TURNS, EARLY = FLAGS_ & SM90_EARLY;
   static constexpr bool SCORE = FLAGS_ & SM90_SCORE, DROP = FLAGS_ & SM90_DROP;
-  static constexpr int EMU = EMU_; /* sixteenths of the exponentials that the FMA pipe computes */
   static constexpr int THREADS = 128 * (WGS + 1);
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, V_BYTES = KN * DV * 2;
   static constexpr int Q0 = 0, K0 = Q0 + QSTAGES * Q_BYTES, V0 = K0 + STAGES * K_BYTES;
@@ -320,14 +351,42 @@ SM90_DEV void sm90_drop_q(const sm90_lane &w, sm90_ring<C::QSTAGES> &qr)
   qr = qr.next();
 }
 
-/* S = Q K^T, one group */
+/* Waits for this warpgroup's turn to issue.  Its products run in one piece, so that its softmax
+ * falls beside the others' products. */
+template <class C>
+SM90_DEV void sm90_take_turn(const sm90_lane &w)
+{
+  if (C::TURNS)
+    named_sync(1 + w.wg, 256);
+}
+
+template <class C>
+SM90_DEV void sm90_pass_turn(const sm90_lane &w)
+{
+  if (C::TURNS)
+    named_arrive(w.wg == C::WGS - 1 ? 1 : 2 + w.wg, 256);
+}
+
+/* A descriptor's base, equal in all lanes.  By way of redux.sync it lands in a uniform register,
+ * which saves two to four instructions in front of each wgmma. */
+template <class C>
+SM90_DEV uint32_t sm90_base(uint32_t at, uint32_t leading_bytes)
+{
+  const uint32_t lo = desc_lo(at, leading_bytes);
+  return C::TURNS ? __reduce_or_sync(~0u, lo) : rederive(lo);
+}
+
+/* S = Q K^T, one group; in_turn: a P V follows in the same turn; waited: K is there */
 template <class C>
 SM90_DEV void sm90_qk(const sm90_lane &w, float (&S)[C::KN / 2], const uint32_t (&Q)[C::D / 4],
-                      int qslot, const sm90_ring<C::STAGES> &r)
+                      int qslot, const sm90_ring<C::STAGES> &r, bool in_turn, bool waited = false)
 {
-  const uint32_t q = rederive(desc_lo(w.smem + C::Q0 + qslot * C::Q_BYTES + w.wg * 8192, 0));
-  const uint32_t k0 = rederive(desc_lo(w.smem + C::K0 + r.slot() * C::K_BYTES, 0));
-  mbar_wait(w.smem + C::K_FULL + 8 * r.slot(), r.phase());
+  const uint32_t q = sm90_base<C>(w.smem + C::Q0 + qslot * C::Q_BYTES + w.wg * 8192, 0);
+  const uint32_t k0 = sm90_base<C>(w.smem + C::K0 + r.slot() * C::K_BYTES, 0);
+  if (!waited)
+    mbar_wait(w.smem + C::K_FULL + 8 * r.slot(), r.phase());
+  if (in_turn)
+    sm90_take_turn<C>(w);
   undefine(S);
   wgmma_fence();
 #pragma unroll
@@ -346,7 +405,7 @@ template <class C>
 SM90_DEV void sm90_pv(const sm90_lane &w, float (&O)[C::DV / 2], const uint32_t (&P)[C::KN / 4],
                       const sm90_ring<C::STAGES> &r, int add)
 {
-  const uint32_t v0 = rederive(desc_lo(w.smem + C::V0 + r.slot() * C::V_BYTES, C::KN * 128));
+  const uint32_t v0 = sm90_base<C>(w.smem + C::V0 + r.slot() * C::V_BYTES, C::KN * 128);
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < C::KN / 16; k++)
@@ -426,18 +485,6 @@ struct sm90_rows {
   float m[2], l[2];
 };
 
-/* 2^(s c - m) without the special-function unit, relative error 9e-5 (a cubic, exact at integers);
- * s c - m counts as 127 above that and as -127, which gives 0, below.  The saturating multiply-add
- * clamps (NaN, too), and adding 1.5 * 2^23 rounded down leaves the integer part in the low bits. */
-SM90_DEV float sm90_ex2_fma(float s, float c254, float m254)
-{
-  const float magic = 12582912.f - 127.f;
-  const float x = __saturatef(fmaf(s, c254, m254));
-  const float r = __fmaf_rd(x, 254.f, magic), f = fmaf(x, 254.f, magic - r);
-  const float y = fmaf(fmaf(fmaf(0.07706705f, f, 0.22764498f), f, 0.69511682f), f, 1.f);
-  return __int_as_float((__float_as_int(r) << 23) + __float_as_int(y));
-}
-
 /* Moves the maxima up to those of S, unless they grew by 8 or less; alpha: what that does to O. */
 template <int N>
 SM90_DEV bool sm90_raise(const float (&S)[N], sm90_rows &s, float (&alpha)[2], float c)
@@ -461,17 +508,17 @@ SM90_DEV bool sm90_raise(const float (&S)[N], sm90_rows &s, float (&alpha)[2], f
 }
 
 /* S becomes P = 2^(S c - m); t: this thread's sums. */
-template <int EMU, int N>
+template <int N>
 SM90_DEV void sm90_exp(float (&S)[N], const sm90_rows &s, float (&t)[2], float c)
 {
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const float m = fmaxf(s.m[h], -FLT_MAX), c254 = c / 254, m254 = (127.f - m) / 254;
+    const float m = fmaxf(s.m[h], -FLT_MAX);
     float sum[2] = {0.f, 0.f};
 #pragma unroll
     for (int i = 0; i < N / 2; i++) {
       float &x = S[i / 2 * 4 + 2 * h + i % 2];
-      x = i * 5 % 16 < EMU ? sm90_ex2_fma(x, c254, m254) : ex2(fmaf(x, c, -m));
+      x = ex2(fmaf(x, c, -m));
       sum[i % 2] += x;
     }
     t[h] = sum[0] + sum[1];
@@ -624,7 +671,7 @@ SM90_DEV void sm90_softmax(const sm90_lane &w, const sm90_params &p, const sm90_
     sm90_mask<C>(w, p, k, count, S);
     x.rescale = sm90_raise(S, s, x.alpha, p.c);
   }
-  sm90_exp<C::EMU>(S, s, x.t, p.c);
+  sm90_exp(S, s, x.t, p.c);
   if (C::DROP)
     sm90_drop<C>(w, p, k.n, count, S);
   x.low = C::GUARD && !careful && !__all_sync(~0u, fmaxf(x.t[0], x.t[1]) < SM90_HIGH);
@@ -642,7 +689,7 @@ SM90_DEV void sm90_settle(const sm90_lane &w, const sm90_params &p, const sm90_w
     } else {
       sm90_again<C>(w, p, k.n, count, S);
       sm90_raise(S, s, x.alpha, p.c);
-      sm90_exp<0>(S, s, x.t, p.c);
+      sm90_exp(S, s, x.t, p.c);
     }
   }
   s.l[0] = fmaf(s.l[0], x.alpha[0], x.t[0]);
@@ -787,28 +834,60 @@ SM90_DEV sm90_rows sm90_fresh()
   return sm90_rows{{-INFINITY, -INFINITY}, {0.f, 0.f}};
 }
 
-/* The first step of a row block with nothing beside it. */
+/* The first step of a row block, whose S is under way: makes P. */
 template <class C>
-SM90_DEV void sm90_begin(const sm90_lane &w, const sm90_params &p, int count, sm90_walk &k,
-                         float (&S)[C::KN / 2], uint32_t (&P)[C::KN / 4], uint32_t (&Q)[C::D / 4],
-                         sm90_ring<C::STAGES> &r, sm90_ring<C::QSTAGES> &qr, sm90_rows &s)
+SM90_DEV void sm90_begin(const sm90_lane &w, const sm90_params &p, int count, const sm90_walk &k,
+                         float (&S)[C::KN / 2], uint32_t (&P)[C::KN / 4], sm90_ring<C::STAGES> &r,
+                         sm90_ring<C::QSTAGES> &qr, sm90_rows &s)
 {
   sm90_step x;
-  s = sm90_fresh();
-  sm90_take_q<C>(w, qr, Q);
-  k.n--;
-  sm90_qk<C>(w, S, Q, qr.slot(), r);
   wgmma_wait<0>();
   pin(S);
   sm90_release(w, C::K_EMPTY + 8 * r.slot());
   if (k.n == k.lo)
     sm90_drop_q<C>(w, qr);
+  s = sm90_fresh();
   sm90_softmax<C>(w, p, k, count, true, S, s, x);
   sm90_await_v<C>(w, p, r, x);
   s.l[0] = x.t[0];
   s.l[1] = x.t[1];
   r = r.next();
   sm90_pack<typename C::T>(P, S);
+}
+
+/* The row block's other steps.  Its last P V remains to be issued; the result is that one's add. */
+template <class C>
+SM90_DEV int sm90_steps(const sm90_lane &w, const sm90_params &p, int count, sm90_walk &k,
+                        float (&S)[C::KN / 2], float (&O)[C::DV / 2], uint32_t (&P)[C::KN / 4],
+                        const uint32_t (&Q)[C::D / 4], sm90_ring<C::STAGES> &r,
+                        sm90_ring<C::QSTAGES> &qr, sm90_rows &s)
+{
+  int add = 0;
+  while (k.n > k.lo) {
+    sm90_step x;
+    k.n--;
+    sm90_qk<C>(w, S, Q, qr.slot(), r, true);
+    sm90_pv<C>(w, O, P, r.before(), add);
+    sm90_pass_turn<C>(w);
+    wgmma_wait<1>();
+    pin(S);
+    sm90_release(w, C::K_EMPTY + 8 * r.slot());
+    if (k.n == k.lo)
+      sm90_drop_q<C>(w, qr);
+    sm90_softmax<C>(w, p, k, count, false, S, s, x);
+    sm90_await_v<C>(w, p, r, x);
+    wgmma_wait<0>();
+    pin(O);
+    pin(P);
+    sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
+    r = r.next();
+    sm90_settle<C>(w, p, k, count, S, s, x);
+    sm90_pack<typename C::T>(P, S);
+    if (x.rescale)
+      sm90_rescale(O, x.alpha);
+    add = 1;
+  }
+  return add;
 }
 
 /* The pipeline stops at the end of each row block. */
@@ -823,32 +902,12 @@ SM90_DEV void sm90_consume_tiles(const sm90_lane &w, const sm90_params &p)
   sm90_walk k;
   int count = -1;
   while (sm90_advance<C>(w, p, count, k)) {
-    sm90_begin<C>(w, p, count, k, S, P, Q, r, qr, s);
+    sm90_take_q<C>(w, qr, Q);
+    k.n--;
+    sm90_qk<C>(w, S, Q, qr.slot(), r, false);
+    sm90_begin<C>(w, p, count, k, S, P, r, qr, s);
     undefine(O);
-    int add = 0;
-    while (k.n > k.lo) {
-      sm90_step x;
-      k.n--;
-      sm90_qk<C>(w, S, Q, qr.slot(), r);
-      sm90_pv<C>(w, O, P, r.before(), add);
-      wgmma_wait<1>();
-      pin(S);
-      sm90_release(w, C::K_EMPTY + 8 * r.slot());
-      if (k.n == k.lo)
-        sm90_drop_q<C>(w, qr);
-      sm90_softmax<C>(w, p, k, count, false, S, s, x);
-      sm90_await_v<C>(w, p, r, x);
-      wgmma_wait<0>();
-      pin(O);
-      pin(P);
-      sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
-      r = r.next();
-      sm90_settle<C>(w, p, k, count, S, s, x);
-      sm90_pack<typename C::T>(P, S);
-      if (x.rescale)
-        sm90_rescale(O, x.alpha);
-      add = 1;
-    }
+    const int add = sm90_steps<C>(w, p, count, k, S, O, P, Q, r, qr, s);
     sm90_pv<C>(w, O, P, r.before(), add);
     sm90_finish<C>(w, p, sm90_read<C>(w, count), s, f);
     wgmma_wait<0>();
@@ -860,74 +919,51 @@ SM90_DEV void sm90_consume_tiles(const sm90_lane &w, const sm90_params &p)
   }
 }
 
-/* The pipeline runs on: the first S of a row block is computed beside the last P V of the one
- * before it.  It stops before a row block without keys: were it still to hold the tile before in
- * the mailbox while it passes over many of those, the mailbox would be full. */
+/* As sm90_consume_tiles, but the next row block's first Q K^T runs while O is written.  It stands
+ * after the last P V without a branch between, else ptxas serialises the two (C7514). */
 template <class C>
-SM90_DEV void sm90_consume_stream(const sm90_lane &w, const sm90_params &p)
+SM90_DEV void sm90_consume_early(const sm90_lane &w, const sm90_params &p)
 {
-  float S[C::KN / 2] = {}, O[C::DV / 2] = {}, f[2];
+  float S[C::KN / 2], O[C::DV / 2], f[2];
   uint32_t P[C::KN / 4], Q[C::D / 4];
   sm90_ring<C::STAGES> r = {};
   sm90_ring<C::QSTAGES> qr = {};
   sm90_rows s;
   sm90_walk k;
-  int count = 0, out;
-  for (enum sm90_next next = sm90_peek<C>(w, p, count, k); next != SM90_END;) {
-    if (next == SM90_EMPTY) {
-      sm90_store_empty<C>(w, p, sm90_read<C>(w, count));
-      sm90_forget<C>(w, count);
-      next = sm90_peek<C>(w, p, ++count, k);
-      continue;
-    }
-    sm90_begin<C>(w, p, count, k, S, P, Q, r, qr, s);
-    int add = 0;
-    for (;;) {
-      sm90_step x;
-      const bool last = k.n == k.lo;
-      out = count;
-      if (last) {
-        sm90_finish<C>(w, p, sm90_read<C>(w, count), s, f);
-        next = sm90_peek<C>(w, p, ++count, k);
-        if (next != SM90_WORK)
-          break;
-        sm90_take_q<C>(w, qr, Q);
-        s = sm90_fresh();
-      }
-      k.n--;
-      sm90_qk<C>(w, S, Q, qr.slot(), r);
-      sm90_pv<C>(w, O, P, r.before(), add);
-      wgmma_wait<1>();
-      pin(S);
-      sm90_release(w, C::K_EMPTY + 8 * r.slot());
-      if (k.n == k.lo)
-        sm90_drop_q<C>(w, qr);
-      sm90_softmax<C>(w, p, k, count, last, S, s, x);
-      sm90_await_v<C>(w, p, r, x);
-      wgmma_wait<0>();
-      pin(O);
-      pin(P);
-      sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
-      r = r.next();
-      sm90_settle<C>(w, p, k, count, S, s, x);
-      sm90_pack<typename C::T>(P, S);
-      if (last) {
-        sm90_rescale(O, f);
-        sm90_store<C>(w, p, sm90_read<C>(w, out), O);
-        sm90_forget<C>(w, out);
-      } else if (x.rescale) {
-        sm90_rescale(O, x.alpha);
-      }
-      add = !last;
-    }
+  sm90_tile t;
+  int count = -1, add;
+  if (!sm90_advance<C>(w, p, count, k))
+    return;
+  sm90_take_q<C>(w, qr, Q);
+  k.n--;
+  sm90_qk<C>(w, S, Q, qr.slot(), r, false);
+  for (;;) {
+    sm90_begin<C>(w, p, count, k, S, P, r, qr, s);
+    undefine(O);
+    add = sm90_steps<C>(w, p, count, k, S, O, P, Q, r, qr, s);
+    t = sm90_read<C>(w, count);
+    sm90_forget<C>(w, count);
+    if (!sm90_advance<C>(w, p, count, k))
+      break;
+    sm90_take_q<C>(w, qr, Q);
+    k.n--;
+    mbar_wait(w.smem + C::K_FULL + 8 * r.slot(), r.phase());
     sm90_pv<C>(w, O, P, r.before(), add);
-    wgmma_wait<0>();
+    sm90_qk<C>(w, S, Q, qr.slot(), r, false, true);
+    sm90_finish<C>(w, p, t, s, f);
+    wgmma_wait<1>();
     pin(O);
+    pin(P);
     sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
     sm90_rescale(O, f);
-    sm90_store<C>(w, p, sm90_read<C>(w, out), O);
-    sm90_forget<C>(w, out);
+    sm90_store<C>(w, p, t, O);
   }
+  sm90_pv<C>(w, O, P, r.before(), add);
+  sm90_finish<C>(w, p, t, s, f);
+  wgmma_wait<0>();
+  pin(O);
+  sm90_rescale(O, f);
+  sm90_store<C>(w, p, t, O);
 }
 
 /* ---- kernel ---------------------------------------------------------------------------------- */
@@ -975,8 +1011,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     w.lane = threadIdx.x % 32;
     w.row = 64 * w.wg + 16 * w.warp + w.lane / 4;
     w.elected = threadIdx.x % 128 == 0;
-    if (C::STREAM)
-      sm90_consume_stream<C>(w, p);
+    if (w.wg == C::WGS - 1)
+      sm90_pass_turn<C>(w);
+    if (C::EARLY)
+      sm90_consume_early<C>(w, p);
     else
       sm90_consume_tiles<C>(w, p);
   }
@@ -994,7 +1032,7 @@ static constexpr enum attn_dtype sm90_dtype(__half)
 
 /* This variant's row in a table. */
 template <class C>
-static sm90_kernel sm90_row(const char *name)
+static sm90_kernel sm90_row(const char *name, int most_sk = 0)
 {
   return {name,
           (const void *)flash_sm90<C>,
@@ -1006,7 +1044,8 @@ static sm90_kernel sm90_row(const char *name)
           C::KM,
           C::KN,
           C::THREADS,
-          C::SMEM};
+          C::SMEM,
+          most_sk};
 }
 
 #endif

@@ -57,6 +57,7 @@ struct sm90_kernel {
   int d, dv;        /* the widest heads it takes */
   int km, kn;       /* tile: query rows, keys */
   int threads, smem;
+  int most_sk; /* keys up to which it is the fastest; 0: any number */
 };
 
 struct sm90_plan {

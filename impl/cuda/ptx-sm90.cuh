@@ -61,6 +61,17 @@ SM90_DEV void mbar_wait(uint32_t bar, uint32_t parity)
                : "memory");
 }
 
+/* Named barriers: n threads, those that wait and those that only arrive. */
+SM90_DEV void named_sync(int id, int n)
+{
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n) : "memory");
+}
+
+SM90_DEV void named_arrive(int id, int n)
+{
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n) : "memory");
+}
+
 SM90_DEV void fence_proxy_async()
 {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
