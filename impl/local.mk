@@ -54,6 +54,8 @@ libattnbench_a_SOURCES += \
   impl/cuda/flash-bwd-sm90-d64.cu \
   impl/cuda/flash-bwd-sm90-d128.cu \
   impl/cuda/flash-bwd-sm90-d256.cu \
+  impl/cuda/flash-bwd-sm90-d256-twopass.cu \
+  impl/cuda/flash-bwd-sm90-roles.cuh \
   impl/cuda/flash-bwd-sm90-split.cuh \
   impl/cuda/flash-bwd-sm90-twopass.cuh \
   impl/cuda/flash-sm90.c \
@@ -84,6 +86,7 @@ cuda_objects += \
   impl/cuda/flash-bwd-sm90-d64.o \
   impl/cuda/flash-bwd-sm90-d128.o \
   impl/cuda/flash-bwd-sm90-d256.o \
+  impl/cuda/flash-bwd-sm90-d256-twopass.o \
   impl/cuda/flash-sm90-d64.o \
   impl/cuda/flash-sm90-d64-options.o \
   impl/cuda/flash-sm90-d128.o \

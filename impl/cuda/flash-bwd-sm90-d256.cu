@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flash-bwd-sm90-d256.cu - tile variants of the Hopper backward for head_dim 129 to 256.
+ * flash-bwd-sm90-d256.cu - tile variants of the Hopper backward for head_dim 129 to 256: one pass.
  */
 #include "config.h"
 
-#include "impl/cuda/flash-bwd-sm90-twopass.cuh"
+#include "impl/cuda/flash-bwd-sm90-roles.cuh"
 
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d256[] = {
-    bwd90_twopass_row<__nv_bfloat16>("two passes"),
-    bwd90_twopass_row<__half>("two passes"),
+    bwd90_roles_row<bwd90_roles<__nv_bfloat16, 2, 2, 24, 240>>("one pass", BWD90_LONG),
+    bwd90_roles_row<bwd90_roles<__half, 2, 2, 24, 240>>("one pass", BWD90_LONG),
     {},
 };

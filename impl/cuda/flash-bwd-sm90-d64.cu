@@ -6,8 +6,11 @@
 
 #include "impl/cuda/flash-bwd-sm90-split.cuh"
 
+template <class T>
+using tile = bwd90_split<T, 64, 128, 2, 2, 40, 232, false>;
+
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d64[] = {
-    bwd90_split_row<bwd90_split<__nv_bfloat16, 64, 128, 2, 2, 40, 232>>("128x128"),
-    bwd90_split_row<bwd90_split<__half, 64, 128, 2, 2, 40, 232>>("128x128"),
+    bwd90_split_row<tile<__nv_bfloat16>>("128x128", BWD90_ALL),
+    bwd90_split_row<tile<__half>>("128x128", BWD90_ALL),
     {},
 };

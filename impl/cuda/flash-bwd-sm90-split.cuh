@@ -3,39 +3,43 @@
  * flash-bwd-sm90-split.cuh - the main pass of the Hopper backward for head_dim up to 128: each of
  * two consumer warpgroups owns 64 of the block's 128 keys.
  *
- * A warpgroup's step on query block i, tensor-core groups in brackets, all queued before the first
- * of them has finished:
- *   [dV += P_i dO_i]  [dK += dS_i Q_i]  both warpgroups have dS_i in shared memory  [dQ_i = dS_i K]
- *   [S_i+1]  dQ_i leaves the registers  [dP_i+1]  P_i+1 = exp2(S_i+1)
- *   dS_i+1 = P_i+1 (dP_i+1 - dsum) to shared memory
- * P never leaves registers; of dS only the operand of dQ does.
+ * A warpgroup's step on query block i, tensor-core groups in brackets:
+ *   [dP_i]  P_i = exp2(S_i)  dS_i = P_i (dP_i - dsum) to shared memory  [dV += P_i dO_i]
+ *   [dK += dS_i Q_i]  [S_i+1]  both warpgroups have dS_i in shared memory  [dQ_i = dS_i K]
+ *   dQ_i to shared memory, from where a thread adds it to the accumulator
+ * EARLY: dV is issued before dS_i is computed.  S of the next block is computed ahead.  The two
+ * warpgroups meet only at an mbarrier, once a step, for dS.  P never leaves registers; of dS only
+ * the operand of dQ does.
  *
- * dQ (KM x D) is split by rows if KM = 128; else by columns, and computed transposed.
+ * dQ (KM x D) is split by rows if KM = 128, by columns if KM = 64.
+ *
+ * Measured on an H200, bf16, TF/s full and causal, 16384 tokens in the batch, sequence 16k
+ * (cuDNN's, in another run, in brackets): head_dim 128 614, 611 (614, 597); head_dim 64 540, 533
+ * (485, 456).  At sequence 8k and deterministic: 483, 466 (522, 472); 447, 461 (275, 325).
+ *
+ * Not taken: all of a step's groups queued before the first is waited for, exponentials held beside
+ * dP by force, dQ computed transposed for 64 columns and lse2, dsum by 16 bytes, all together: 564,
+ * 561 and 500, 495.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_SPLIT_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_SPLIT_CUH
 
 #include "impl/cuda/flash-bwd-sm90.cuh"
 
-enum {
-  BWD90_RED = 1, /* dQ is added from registers, not from shared memory */
-};
-
 template <class T_, int D_, int KM_, int QSTAGES_, int DOSTAGES_, int PREGS_, int CREGS_,
-          int FLAGS_ = 0>
+          bool EARLY_>
 struct bwd90_split {
   typedef T_ T;
   static constexpr int D = D_, KM = KM_, KN = 128, THREADS = 384;
   static constexpr int QSTAGES = QSTAGES_, DOSTAGES = DOSTAGES_, DSSTAGES = 2;
   static constexpr int PREGS = PREGS_, CREGS = CREGS_;
-  static constexpr bool RED = FLAGS_ & BWD90_RED;
-  static constexpr bool DQ_ADDED = true, DQ_ROWS = KM == 128, DQ_SWAPPED = !DQ_ROWS;
-  static constexpr int DQN =
-      DQ_ROWS ? D : KM; /* columns of a warpgroup's part of dQ, as computed */
+  static constexpr bool EARLY = EARLY_; /* dV before dS */
+  static constexpr bool DQ_ADDED = true, DQ_ROWS = KM == 128;
+  static constexpr int DQN = DQ_ROWS ? D : D / 2;
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, DS_BYTES = KM * KN * 2;
   static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
   static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, DS0 = DO0 + DOSTAGES * Q_BYTES;
-  static constexpr int DQ0 = DS0 + DSSTAGES * DS_BYTES, LSE0 = DQ0 + (RED ? 0 : KM * D * 4);
+  static constexpr int DQ0 = DS0 + DSSTAGES * DS_BYTES, LSE0 = DQ0 + KM * D * 4;
   static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, BARS = DSUM0 + DOSTAGES * KM * 4;
   /* barriers, 8 bytes each */
   static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8;
@@ -44,12 +48,7 @@ struct bwd90_split {
   static constexpr int DQ_FULL = DO_EMPTY + 8 * DOSTAGES, DQ_EMPTY = DQ_FULL + 16;
   static constexpr int DS_FULL = DQ_EMPTY + 16;
   static constexpr int TILE = (DS_FULL + 8 + 15) / 16 * 16, SMEM = TILE + BWD90_TILE_BYTES;
-  static_assert((KM == 128 || D == 128) && D % 64 == 0 && KM % 16 == 0 && SMEM <= 232448, "tile");
-};
-
-struct bwd90_lane {
-  uint32_t smem;
-  int wg, warp, lane;
+  static_assert((KM == 128 || KM == 64 && D == 128) && D % 64 == 0 && SMEM <= 232448, "tile");
 };
 
 /* S = K Q^T of step i, 64 keys x KM queries, one group */
@@ -75,6 +74,7 @@ SM90_DEV void bwd90_issue_dp(const bwd90_lane &w, float (&dP)[C::KM / 2], int i)
   const int slot = i % C::DOSTAGES;
   const uint32_t a = rederive(desc_lo(w.smem + C::V0 + w.wg * 8192, 0));
   const uint32_t b = rederive(desc_lo(w.smem + C::DO0 + slot * C::Q_BYTES, 0));
+  mbar_wait(w.smem + C::DO_FULL + 8 * slot, i / C::DOSTAGES % 2);
   undefine(dP);
   wgmma_fence();
 #pragma unroll
@@ -98,136 +98,47 @@ SM90_DEV void bwd90_issue_dkv(float (&acc)[C::D / 2], const uint32_t (&P)[C::KM 
   wgmma_commit();
 }
 
-/* dQ = dS K: this warpgroup's half, one group; transposed if it is 64 columns of dQ */
+/* dQ = dS K: this warpgroup's half, one group */
 template <class C>
 SM90_DEV void bwd90_issue_dq(const bwd90_lane &w, float (&dQ)[C::DQN / 2], uint32_t ds)
 {
-  const uint32_t s = rederive(desc_lo(ds + (C::DQ_ROWS ? w.wg * 8192 : 0), 0));
-  const uint32_t k0 =
+  const uint32_t a = rederive(desc_lo(ds + (C::DQ_ROWS ? w.wg * 8192 : 0), 0));
+  const uint32_t b =
       rederive(desc_lo(w.smem + C::K0 + (C::DQ_ROWS ? 0 : w.wg * C::KN * 128), C::KN * 128));
   undefine(dQ);
   wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < C::KN / 16; k++) {
-    const uint64_t x = desc(s + k / 4 * C::KM * 8 + k % 4 * 2), y = desc(k0 + k * 128);
-    if (C::DQ_ROWS)
-      wgmma_tt<typename C::T, C::DQN>::template ss<0, 1>(dQ, x, y, k > 0);
-    else
-      wgmma_tt<typename C::T, C::DQN>::template ss<1, 0>(dQ, y, x, k > 0);
-  }
+  for (int k = 0; k < C::KN / 16; k++)
+    wgmma_tt<typename C::T, C::DQN>::template ss<0, 1>(dQ, desc(a + k / 4 * C::KM * 8 + k % 4 * 2),
+                                                       desc(b + k * 128), k > 0);
   wgmma_commit();
 }
 
-/* P and dS as operands; dS also to shared memory, as rows of queries x columns of keys. */
+/* dS^T, as the threads hold it, to rows of queries x columns of keys. */
 template <class C>
-SM90_DEV void bwd90_put_ds(const bwd90_lane &w, const float (&S)[C::KM / 2], float (&dP)[C::KM / 2],
-                           uint32_t dsum, uint32_t ds, uint32_t (&P)[C::KM / 4],
-                           uint32_t (&dS)[C::KM / 4])
+SM90_DEV void bwd90_put_ds(const bwd90_lane &w, const uint32_t (&dS)[C::KM / 4], uint32_t ds)
 {
   const int row = w.lane & 7, key = 2 * w.warp + (w.lane >> 3 & 1);
   const uint32_t at =
       ds + w.wg * C::KM * 128 + (w.lane >> 4) * 1024 + row * 128 + ((key ^ row) << 4);
 #pragma unroll
-  for (int i = 0; i < C::KM / 16; i++) {
-    bwd90_ds(dP + 8 * i, S + 8 * i, lds_v4(dsum + 64 * i));
-    bwd90_pack4<typename C::T>(P + 4 * i, S + 8 * i);
-    bwd90_pack4<typename C::T>(dS + 4 * i, dP + 8 * i);
+  for (int i = 0; i < C::KM / 16; i++)
     stmatrix_x4_trans(at + i * 2048, dS + 4 * i);
-  }
   fence_proxy_async();
-  __syncwarp();
-  if (w.lane == 0)
-    mbar_arrive(w.smem + C::DS_FULL);
+  bwd90_arrive(w, C::DS_FULL);
 }
 
 /* dQ to the warpgroup's buffer, for its writer. */
 template <class C>
 SM90_DEV void bwd90_put_dq(const bwd90_lane &w, const float (&dQ)[C::DQN / 2], int i)
 {
-  constexpr int BYTES = C::KM * C::D * 2;
-  const uint32_t at = w.smem + C::DQ0 + w.wg * BYTES + (32 * w.warp + w.lane) * 16;
+  const uint32_t at = w.smem + C::DQ0 + w.wg * 64 * C::DQN * 4 + (32 * w.warp + w.lane) * 16;
   mbar_wait(w.smem + C::DQ_EMPTY + 8 * w.wg, i % 2 ^ 1);
 #pragma unroll
   for (int j = 0; j < C::DQN / 8; j++)
     sts_v4(at + j * 2048, dQ[4 * j], dQ[4 * j + 1], dQ[4 * j + 2], dQ[4 * j + 3]);
   fence_proxy_async();
-  __syncwarp();
-  if (w.lane == 0)
-    mbar_arrive(w.smem + C::DQ_FULL + 8 * w.wg);
-}
-
-/* Where a warpgroup is in its walk over the query blocks, and which keys it has. */
-struct bwd90_walk {
-  bwd90_band band;
-  int lo, hi, start, m, acc;
-};
-
-SM90_DEV bwd90_walk bwd90_begin(const bwd90_lane &w, const volatile bwd90_tile *t)
-{
-  return {{bwd90_uniform(t->n0 + 64 * w.wg - t->shift), bwd90_uniform(t->sk - t->n0 - 64 * w.wg)},
-          bwd90_uniform(t->lo),
-          bwd90_uniform(t->hi),
-          bwd90_uniform(t->start),
-          bwd90_uniform(t->start),
-          t->acc};
-}
-
-SM90_DEV void bwd90_next(const bwd90_params &p, bwd90_walk &k)
-{
-  k.m = k.m + 1 < k.hi ? k.m + 1 : k.lo;
-  k.acc += k.m == k.start ? p.acc_sh : 0;
-}
-
-/* P and dS of step i, as operands, from S and dP, which are in flight; dS to shared memory, too. */
-template <class C>
-SM90_DEV void bwd90_scores(const bwd90_lane &w, const bwd90_params &p, const bwd90_walk &k, int i,
-                           float (&S)[C::KM / 2], float (&dP)[C::KM / 2], uint32_t (&P)[C::KM / 4],
-                           uint32_t (&dS)[C::KM / 4])
-{
-  const int qs = i % C::QSTAGES, os = i % C::DOSTAGES, quad = w.lane & 3;
-  wgmma_wait<1>();
-  pin(S);
-  if (bwd90_masked(p, k.band, k.m * C::KM, C::KM))
-    bwd90_mask(p, k.band, 16 * w.warp + w.lane / 4, k.m * C::KM + 2 * quad, S);
-  bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 16 * quad);
-  /* Nothing to wait for, but a branch that follows the exponentials: otherwise ptxas moves the wait
-   * for dP up in front of them. */
-  mbar_wait(w.smem + C::DO_FULL + 8 * os, (i / C::DOSTAGES % 2) ^ (bwd90_or(S) & p.zero));
-  wgmma_wait<0>();
-  pin(dP);
-  bwd90_put_ds<C>(w, S, dP, w.smem + C::DSUM0 + os * C::KM * 4 + 16 * quad,
-                  w.smem + C::DS0 + i % C::DSSTAGES * C::DS_BYTES, P, dS);
-}
-
-/* dV, dK and dQ of step i: queues all, and returns when dV and dK are done. */
-template <class C>
-SM90_DEV void bwd90_gradients(const bwd90_lane &w, int i, const uint32_t (&P)[C::KM / 4],
-                              const uint32_t (&dS)[C::KM / 4], float (&dV)[C::D / 2],
-                              float (&dK)[C::D / 2], float (&dQ)[C::DQN / 2])
-{
-  const int qs = i % C::QSTAGES, os = i % C::DOSTAGES;
-  bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
-  bwd90_issue_dkv<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, i > 0);
-  mbar_wait(w.smem + C::DS_FULL, i % 2);
-  bwd90_issue_dq<C>(w, dQ, w.smem + C::DS0 + i % C::DSSTAGES * C::DS_BYTES);
-  wgmma_wait<1>();
-  pin(dV);
-  pin(dK);
-  if (w.warp == 0 && w.lane == 0) {
-    mbar_arrive(w.smem + C::DO_EMPTY + 8 * os);
-    mbar_arrive(w.smem + C::Q_EMPTY + 8 * qs);
-  }
-}
-
-template <class C>
-SM90_DEV void bwd90_give_dq(const bwd90_lane &w, const bwd90_params &p,
-                            const volatile bwd90_tile *t, const bwd90_walk &k, int i,
-                            const float (&dQ)[C::DQN / 2])
-{
-  if (C::RED)
-    bwd90_add_dq<C>(p, t, k.acc, k.m, w.wg, w.warp, w.lane, dQ);
-  else
-    bwd90_put_dq<C>(w, dQ, i);
+  bwd90_arrive(w, C::DQ_FULL + 8 * w.wg);
 }
 
 /* All steps; no tensor-core group is in flight where the loop turns. */
@@ -235,8 +146,13 @@ template <class C>
 SM90_DEV void bwd90_steps(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
                           float (&dK)[C::D / 2], float (&dV)[C::D / 2])
 {
-  bwd90_walk k = bwd90_begin(w, t);
-  const int last = (k.hi - k.lo) * p.group - 1;
+  const int lo = bwd90_uniform(t->lo), hi = bwd90_uniform(t->hi);
+  const int last = (hi - lo) * p.group - 1;
+  const bwd90_band band = {bwd90_uniform(t->n0 + 64 * w.wg - t->shift),
+                           bwd90_uniform(t->sk - t->n0 - 64 * w.wg)};
+  const bool elected = w.warp == 0 && w.lane == 0;
+  const int quad = w.lane & 3;
+  int m = bwd90_uniform(t->start);
   float S[C::KM / 2], dP[C::KM / 2], dQ[C::DQN / 2];
   uint32_t P[C::KM / 4], dS[C::KM / 4];
   undefine(dK);
@@ -244,28 +160,53 @@ SM90_DEV void bwd90_steps(const bwd90_lane &w, const bwd90_params &p, const vola
   mbar_wait(w.smem + C::K_FULL, 0);
   mbar_wait(w.smem + C::Q_FULL, 0);
   bwd90_issue_s<C>(w, S, 0);
+  wgmma_wait<0>();
+  pin(S);
   mbar_wait(w.smem + C::V_FULL, 0);
-  mbar_wait(w.smem + C::DO_FULL, 0);
-  bwd90_issue_dp<C>(w, dP, 0);
-  bwd90_scores<C>(w, p, k, 0, S, dP, P, dS);
 #pragma unroll 1
-  for (int i = 0; i < last; i++) {
-    const int qs = (i + 1) % C::QSTAGES, os = (i + 1) % C::DOSTAGES;
-    bwd90_gradients<C>(w, i, P, dS, dV, dK, dQ);
-    mbar_wait(w.smem + C::Q_FULL + 8 * qs, (i + 1) / C::QSTAGES % 2);
+  for (int i = 0; i <= last; i++) {
+    const int qs = i % C::QSTAGES, os = i % C::DOSTAGES;
+    const uint32_t ds = w.smem + C::DS0 + i % C::DSSTAGES * C::DS_BYTES;
+    bwd90_issue_dp<C>(w, dP, i);
+    if (bwd90_masked(p, band, m * C::KM, C::KM))
+      bwd90_mask(p, band, 16 * w.warp + w.lane / 4, m * C::KM + 2 * quad, S);
+    bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 8 * quad);
+    if (C::EARLY) {
+      bwd90_pack<typename C::T>(P, S);
+      bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
+      wgmma_wait<1>();
+    } else {
+      wgmma_wait<0>();
+    }
+    pin(dP);
+    bwd90_ds<C::KM / 2>(dP, S, w.smem + C::DSUM0 + os * C::KM * 4 + 8 * quad);
+    if (!C::EARLY)
+      bwd90_pack<typename C::T>(P, S);
+    bwd90_pack<typename C::T>(dS, dP);
+    bwd90_put_ds<C>(w, dS, ds);
+    if (!C::EARLY)
+      bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
+    bwd90_issue_dkv<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, i > 0);
+    if (i < last)
+      mbar_wait(w.smem + C::Q_FULL + 8 * ((i + 1) % C::QSTAGES), (i + 1) / C::QSTAGES % 2);
     bwd90_issue_s<C>(w, S, i + 1);
     wgmma_wait<1>();
+    pin(dV);
+    pin(P);
+    pin(dK);
+    pin(dS);
+    if (elected) {
+      mbar_arrive(w.smem + C::DO_EMPTY + 8 * os);
+      mbar_arrive(w.smem + C::Q_EMPTY + 8 * qs);
+    }
+    mbar_wait(w.smem + C::DS_FULL, i % 2);
+    bwd90_issue_dq<C>(w, dQ, ds);
+    wgmma_wait<0>();
+    pin(S);
     pin(dQ);
-    bwd90_give_dq<C>(w, p, t, k, i, dQ);
-    mbar_wait(w.smem + C::DO_FULL + 8 * os, (i + 1) / C::DOSTAGES % 2);
-    bwd90_issue_dp<C>(w, dP, i + 1);
-    bwd90_next(p, k);
-    bwd90_scores<C>(w, p, k, i + 1, S, dP, P, dS);
+    bwd90_put_dq<C>(w, dQ, i);
+    m = m + 1 < hi ? m + 1 : lo;
   }
-  bwd90_gradients<C>(w, last, P, dS, dV, dK, dQ);
-  wgmma_wait<0>();
-  pin(dQ);
-  bwd90_give_dq<C>(w, p, t, k, last, dQ);
 }
 
 template <class C>
@@ -322,7 +263,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (tile->lo < tile->hi) {
       if (threadIdx.x == 0)
         bwd90_produce<C>(smem, tile, &mq, &mk, &mv, &mdo, p);
-      else if (!C::RED && warp > 1 && threadIdx.x % 32 == 0)
+      else if (warp > 1 && threadIdx.x % 32 == 0)
         bwd90_write_dq<C>(smem, tile, p, warp - 2);
     }
   } else {
@@ -332,9 +273,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 }
 
 template <class C>
-static bwd90_kernel bwd90_split_row(const char *name)
+static bwd90_kernel bwd90_split_row(const char *name, int uses)
 {
-  return bwd90_row<C>(name, (const void *)flash_bwd_sm90<C>);
+  return bwd90_row<C>(name, uses, (const void *)flash_bwd_sm90<C>);
 }
 
 #endif

@@ -24,8 +24,8 @@ extern "C" {
 struct bwd90_params {
   struct attn_tensor o, dout, dq, dk, dv;
   const float *lse;
-  float *lse2;    /* padded rows, shuffled: log2(e) LSE; +inf past the end and in empty rows */
-  float *dsum;    /* padded rows, shuffled: dO.O */
+  float *lse2;    /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
+  float *dsum;    /* padded rows: dO.O */
   float *dqacc;   /* padded rows x D: dQ / scale, a query block in the accumulators' order */
   int32_t *turns; /* deterministic: query blocks x BWD90_TURNS; else NULL */
   int64_t lse_sb, lse_sh;     /* elements */
@@ -43,9 +43,19 @@ struct bwd90_params {
   uint32_t zero;       /* 0, which the compiler does not know */
 };
 
+/* What decides which of several variants is the fastest; a problem is of one of these kinds. */
+enum {
+  BWD90_ROTATED = 1, /* deterministic, no mask: key blocks start at different query blocks */
+  BWD90_ORDERED = 2, /* deterministic otherwise */
+  BWD90_SHORT = 4,   /* a query sees so few keys that the passes before and after main count */
+  BWD90_LONG = 8,
+  BWD90_ALL = 15,
+};
+
 /* One compiled variant: three kernels, launched one after another. */
 struct bwd90_kernel {
   const char *name;
+  int uses;               /* kinds of problem that it is chosen for */
   const void *pre, *post; /* of one struct bwd90_params; a block a query block and head */
   const void *main;       /* of four CUtensorMap (Q, K, V, dO) and one struct bwd90_params */
   enum attn_dtype dtype;
@@ -56,9 +66,9 @@ struct bwd90_kernel {
   int dq_rows, dq_smem; /* a block of it has so many query rows */
 };
 
-/* Rows with main == NULL end a table; the first that fits is taken. */
+/* Rows with main == NULL end a table; the first that fits and has this use is taken. */
 extern const struct bwd90_kernel attn_flash_bwd_sm90_d64[], attn_flash_bwd_sm90_d128[],
-    attn_flash_bwd_sm90_d256[];
+    attn_flash_bwd_sm90_d256[], attn_flash_bwd_sm90_d256_twopass[];
 
 struct bwd90_plan {
   const struct bwd90_kernel *kernel;

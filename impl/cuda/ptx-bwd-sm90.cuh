@@ -2,7 +2,7 @@
  *
  * ptx-bwd-sm90.cuh - the instructions that the Hopper backward needs beside ptx-sm90.cuh: wgmma
  * with either operand transposed, bulk copies without a tensor map, reductions to global memory,
- * stmatrix, named barriers.
+ * stmatrix, order between blocks and kernels.
  */
 #ifndef IMPL_CUDA_PTX_BWD_SM90_CUH
 #define IMPL_CUDA_PTX_BWD_SM90_CUH
@@ -89,11 +89,6 @@ SM90_DEV void fence_proxy_async_all()
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-SM90_DEV void bar_sync(int id, int threads)
-{
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 SM90_DEV float2 lds_v2(uint32_t at)
 {
   float2 x;
@@ -145,21 +140,12 @@ struct wgmma_tt;
 
 #define SM90_WGMMA_TT_ALL(T, TY)                   \
   SM90_WGMMA_TT(T, TY, 64, 32, 32, 33, 34, 35, 36) \
-  SM90_WGMMA_TT(T, TY, 80, 40, 40, 41, 42, 43, 44) \
   SM90_WGMMA_TT(T, TY, 128, 64, 64, 65, 66, 67, 68)
 
 SM90_WGMMA_TT_ALL(__nv_bfloat16, "bf16")
 SM90_WGMMA_TT_ALL(__half, "f16")
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
-
-/* An 8 x 8 matrix of 16-bit numbers, two neighbours of a row in each thread. */
-SM90_DEV uint32_t transpose_8x8(uint32_t x)
-{
-  uint32_t y;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-  return y;
-}
 
 /* x[i] of lane j of a quad changes places with x[j] of lane i. */
 SM90_DEV void quad_swap(uint32_t (&x)[4], int lane)
