@@ -36,6 +36,9 @@ libattnbench_a_SOURCES = \
   impl/registry.c
 if HAVE_CUDA
 libattnbench_a_SOURCES += \
+  impl/cuda/decode.c \
+  impl/cuda/decode-kernels.cu \
+  impl/cuda/decode.h \
   impl/cuda/flash-bwd-sm80.c \
   impl/cuda/flash-bwd-sm80.cuh \
   impl/cuda/flash-bwd-sm80.h \
@@ -77,6 +80,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/tensor-map.c \
   impl/cuda/tensor-map.h
 cuda_objects += \
+  impl/cuda/decode-kernels.o \
   impl/cuda/flash-bwd-sm80-d64.o \
   impl/cuda/flash-bwd-sm80-d128.o \
   impl/cuda/flash-bwd-sm80-d256.o \

@@ -14,7 +14,8 @@
 #endif
 
 #ifdef HAVE_CUDA
-extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80, attn_cuda_flash_sm90;
+extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80, attn_cuda_flash_sm90,
+    attn_cuda_decode;
 #endif
 
 static const struct attn_impl *const builtins[] = {
@@ -26,6 +27,7 @@ static const struct attn_impl *const builtins[] = {
     &attn_cuda_naive,
     &attn_cuda_flash_sm80,
     &attn_cuda_flash_sm90,
+    &attn_cuda_decode,
 #endif
 #ifdef HAVE_CUDNN
     &attn_peer_cudnn,

@@ -9,7 +9,9 @@ nobase_dist_pkgdata_DATA += \
   profiles/models/llama3-8b.model \
   profiles/models/mistral-7b.model \
   profiles/suites/backward.suite \
+  profiles/suites/decode.suite \
   profiles/suites/forward.suite \
+  profiles/suites/paged.suite \
   profiles/suites/prefill.suite \
   profiles/suites/quick-cpu.suite \
   profiles/suites/traffic.suite \

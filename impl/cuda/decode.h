@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decode.h - what the host half (decode.c) and the kernels (decode-kernels.cu) of cuda/decode share.
+ */
+#ifndef IMPL_CUDA_DECODE_H
+#define IMPL_CUDA_DECODE_H
+
+#include "impl/attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Lengths stay below this, so that row + offset never overflows 32 bits; also "unlimited". */
+#define DECODE_LIMIT (1 << 29)
+#define DECODE_TILE 64 /* keys, the grain of the split */
+
+struct decode_args {
+  struct attn_tensor q, k, v, o;
+  float *lse;
+  const int32_t *cu_seqlens_q, *cu_seqlens_k, *seqlens_k, *block_table;
+  int64_t table_stride, total_q;
+  int32_t b, sq, sk, hq, hkv, group, d, dv, page;
+  int32_t left, right; /* query i sees keys i + diagonal - left ... i + diagonal + right */
+  bool bottom_right;   /* diagonal = seqlen_k - seqlen_q, else 0 */
+  bool options;        /* softcap or ALiBi: the scores are made from raw ones first, scale is 1 */
+  bool alibi;
+  float scale_log2; /* softmax_scale times log2(e) */
+  float raw_scale, softcap, inv_softcap;
+  float threshold;  /* raw scores; the row maximum moves when it grew by more */
+  float *partial;   /* O (blocks, 2, rows, dv), then LSE in log2 (blocks, 2, rows) */
+  int32_t *arrived; /* (b, heads): parts of a head's result that are there; 0 between runs */
+  int32_t heads;    /* of a sequence: KV heads times tiles of packed queries, at most */
+};
+
+/* One compiled variant. */
+struct decode_kernel {
+  enum attn_dtype dtype;
+  int d;      /* padded head dimension */
+  int rows;   /* packed query rows of a tile */
+  int blocks; /* that the registers let an SM hold */
+  int threads;
+  size_t smem;
+  const void *func; /* of one argument, struct decode_args */
+};
+
+/* Ends with func == NULL. */
+extern const struct decode_kernel attn_decode_kernels[];
+
+#ifdef __cplusplus
+}
+#endif
+#endif
