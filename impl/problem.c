@@ -192,11 +192,11 @@ static void put_count(struct out *o, const char *key, int64_t n)
   put(o, " %s=%lld", key, (long long)n);
 }
 
-/* The shortest decimal that reads back as the same double. */
+/* A short decimal that reads back as the same double. */
 static void put_real(struct out *o, const char *key, double x)
 {
   char text[32];
-  int digits = 1;
+  int digits = 6;
   do
     snprintf(text, sizeof text, "%.*g", digits, x);
   while (strtod(text, NULL) != x && ++digits <= 17);

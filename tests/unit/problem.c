@@ -155,6 +155,8 @@ static const struct {
      "deterministic=1 mask=window:-1:0",
      "op=fwd dtype=bf16 b=1 hq=1 hkv=1 sq=7 sk=9 d=128 mask=window:-1:0 softcap=30.5 alibi=1 "
      "dropout=0.25@0 scale=0.1 page=16 layout=bhsd deterministic=1"},
+    {"sq=7 scale=20 softcap=0.1",
+     "op=fwd dtype=bf16 b=1 hq=1 hkv=1 sq=7 sk=7 d=128 softcap=0.1 scale=20"},
     {"sq=7 alibi=0 page=0 softcap=0 dropout=0 deterministic=0 mask=none layout=bshd dv=128",
      "op=fwd dtype=bf16 b=1 hq=1 hkv=1 sq=7 sk=7 d=128"},
 };
