@@ -13,5 +13,7 @@ extern "C" const flash_sm80_kernel attn_flash_sm80_d128[] = {
     flash_sm80_row<flash_config<fp16, 128, 128, 64, 1>>(),
     flash_sm80_row<flash_config<bf16, 128, 128, 32, 2, 2, false, 4, true>>(),
     flash_sm80_row<flash_config<fp16, 128, 128, 32, 2, 2, false, 4, true>>(),
+    flash_sm80_row<flash_config<bf16, 128, 128, 64, 2, 2, false, 4, false, true>>(),
+    flash_sm80_row<flash_config<fp16, 128, 128, 64, 2, 2, false, 4, false, true>>(),
     {},
 };

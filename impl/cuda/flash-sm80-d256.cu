@@ -11,5 +11,7 @@ extern "C" const flash_sm80_kernel attn_flash_sm80_d256[] = {
     flash_sm80_row<flash_config<fp16, 256, 64, 64, 1>>(),
     flash_sm80_row<flash_config<bf16, 256, 64, 32, 2, 2, false, 4, true>>(),
     flash_sm80_row<flash_config<fp16, 256, 64, 32, 2, 2, false, 4, true>>(),
+    flash_sm80_row<flash_config<bf16, 256, 64, 64, 1, 2, false, 4, false, true>>(),
+    flash_sm80_row<flash_config<fp16, 256, 64, 64, 1, 2, false, 4, false, true>>(),
     {},
 };

@@ -45,7 +45,8 @@ static const struct flash_sm80_kernel *choose(const struct attn_problem *p,
 {
   const struct flash_sm80_kernel *smallest = NULL;
   for (const struct flash_sm80_kernel *k = table(p); k->func; k++) {
-    if (k->dtype != p->dtype || k->options != has_options(p) || k->smem > dev->sram_bytes)
+    if (k->dtype != p->dtype || k->options != has_options(p) || k->paged != (p->page > 0) ||
+        k->smem > dev->sram_bytes)
       continue;
     if (k->blocks * (k->smem + RESERVED_SMEM) <= dev->sram_bytes + RESERVED_SMEM)
       return k;
@@ -65,8 +66,8 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "head dim above 256";
   if (p->d % 8 || p->dv % 8)
     return "head dim must be a multiple of 8 (16-byte loads)";
-  if (p->page)
-    return "paged KV needs a paged kernel";
+  if (p->page && has_options(p))
+    return "paged KV without softcap, ALiBi and dropout only";
   if (p->sq >= FLASH_SM80_LIMIT || p->sk >= FLASH_SM80_LIMIT)
     return "sequence of 2^29 tokens or more";
   if (p->op == ATTN_BWD)
@@ -171,6 +172,7 @@ int64_t attn_flash_sm80_plan(const struct attn_problem *p, const struct attn_dev
       .group = p->hq / p->hkv,
       .d = p->d,
       .dv = p->dv,
+      .page = p->page,
       .scale = scale,
       .raw_scale = scale,
       .scale_log2 = scale * M_LOG2E,
@@ -253,6 +255,9 @@ int attn_flash_sm80_launch(const struct flash_sm80_kernel *k, int64_t blocks,
   a->lse = args->lse;
   a->cu_seqlens_q = args->cu_seqlens_q;
   a->cu_seqlens_k = args->cu_seqlens_k;
+  a->seqlens_k = args->seqlens_k;
+  a->block_table = args->block_table;
+  a->table_stride = args->block_table_stride;
   a->k_step = 2 * step * a->k.ss;
   a->v_step = 2 * step * a->v.ss;
   a->k_tile = 2 * k->bn * a->k.ss;

@@ -36,13 +36,14 @@
 #include "impl/dropout.h"
 
 template <class T, int D_, int BM_, int BN_, int STAGES_, int BLOCKS_ = 2,
-          bool Q_IN_REGISTERS_ = false, int WARPS_ = 4, bool OPTIONS_ = false>
+          bool Q_IN_REGISTERS_ = false, int WARPS_ = 4, bool OPTIONS_ = false, bool PAGED_ = false>
 struct flash_config {
   using elem = T;
   static constexpr int D = D_, BM = BM_, BN = BN_, STAGES = STAGES_, WARPS = WARPS_;
   static constexpr int BLOCKS = BLOCKS_; /* on an SM at least */
   static constexpr bool Q_IN_REGISTERS = Q_IN_REGISTERS_;
-  static constexpr bool OPTIONS = OPTIONS_;                   /* softcap, ALiBi, dropout */
+  static constexpr bool OPTIONS = OPTIONS_; /* softcap, ALiBi, dropout */
+  static constexpr bool PAGED = PAGED_;
   static constexpr int Q_KEPT = Q_IN_REGISTERS ? D_ / 16 : 1; /* k-steps */
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int ROWS = BM / WARPS; /* query rows of a warp */
@@ -59,7 +60,7 @@ struct flash_range {
 
 /* What a block works on; kept in shared memory, for the main loop needs the registers. */
 struct flash_place {
-  const char *k, *v;    /* row 0 of the sequence's KV head */
+  const char *k, *v;    /* row 0 of the sequence's KV head; paged: slot 0 of page 0 */
   int seq, head, m0;    /* m0: first query row */
   int sq, sk;           /* of this sequence */
   int64_t q_row, k_row; /* where it starts in a packed tensor */
@@ -121,7 +122,7 @@ struct flash_rank {
 };
 
 /* The block's tile; false if the sequence ends before it. */
-template <class C>
+template <class C, bool PAGED = false>
 __device__ __forceinline__ bool flash_locate(const flash_sm80_args &a, flash_place &at)
 {
   const flash_rank r(a.runs, a.hq, blockIdx.x);
@@ -133,12 +134,16 @@ __device__ __forceinline__ bool flash_locate(const flash_sm80_args &a, flash_pla
   at.q_row = at.k_row = 0;
   if (a.cu_seqlens_q) {
     at.q_row = a.cu_seqlens_q[at.seq];
-    at.k_row = a.cu_seqlens_k[at.seq];
     at.sq = a.cu_seqlens_q[at.seq + 1] - (int)at.q_row;
+  }
+  if (a.cu_seqlens_k && !PAGED) {
+    at.k_row = a.cu_seqlens_k[at.seq];
     at.sk = a.cu_seqlens_k[at.seq + 1] - (int)at.k_row;
   }
-  at.k = flash_row(a.k, at.seq, at.head / a.group, at.k_row);
-  at.v = flash_row(a.v, at.seq, at.head / a.group, at.k_row);
+  if (PAGED)
+    at.sk = a.seqlens_k[at.seq];
+  at.k = flash_row(a.k, PAGED ? 0 : at.seq, at.head / a.group, at.k_row);
+  at.v = flash_row(a.v, PAGED ? 0 : at.seq, at.head / a.group, at.k_row);
   if (C::OPTIONS) {
     at.slope = a.alibi ? flash_slope(a.hq, at.head) : 0;
     at.drop_key = attn_dropout_key(a.drop_seed, at.seq, a.hq, at.head);
@@ -431,6 +436,35 @@ __device__ __forceinline__ uint32_t flash_stage(int n)
   return C::STAGES == 2 ? (n & 1) * (2 * C::KV_BYTES) : 0;
 }
 
+/* Tile n of a paged K or V; from: slot 0 of page 0. Every lane looks up one of the warp's rows and
+ * computes its address, the lanes that copy it get that by shuffle. */
+template <class C, bool TAIL>
+__device__ __forceinline__ void flash_load_pages(const flash_sm80_args &a, const flash_place &at,
+                                                 const attn_tensor &t, const char *from,
+                                                 int head_dim, int n, uint32_t to)
+{
+  using copy = tile_copy<C::BN, C::D, C::THREADS>;
+  constexpr int ROWS = 32 / copy::CHUNKS, OWN = ROWS * copy::N; /* of a warp: in a copy, in all */
+  static_assert(OWN <= 32, "a lane for each row");
+  const copy tile(head_dim);
+  int lane = threadIdx.x % 32, own = lane % OWN;
+  int key = n * C::BN + own / ROWS * copy::STEP + threadIdx.x / 32 * ROWS + own % ROWS;
+  int64_t offset = 0;
+  if (!TAIL || key < at.sk) {
+    int slot = key % a.page;
+    int64_t page = __ldg(a.block_table + at.seq * a.table_stride + key / a.page);
+    offset = 2 * (page * t.sb + slot * t.ss);
+  }
+  from += lane % copy::CHUNKS * 16;
+#pragma unroll
+  for (int i = 0; i < copy::N; i++) {
+    int64_t row = __shfl_sync(~0u, offset, i * ROWS + lane / copy::CHUNKS);
+    bool none = TAIL && n * C::BN + tile.row + i * copy::STEP >= at.sk;
+    copy16(((to + tile.to) ^ ((i * copy::STEP % 8) << 4)) + i * copy::STEP * 128, from + row,
+           none ? 0 : tile.bytes);
+  }
+}
+
 /* K of tile n; TAIL: it may reach past the end. */
 template <class C, bool TAIL>
 __device__ __forceinline__ void flash_load_k(const flash_sm80_args &a, const flash_place &at, int n,
@@ -438,8 +472,11 @@ __device__ __forceinline__ void flash_load_k(const flash_sm80_args &a, const fla
 {
   using copy = tile_copy<C::BN, C::D, C::THREADS>;
   uint32_t to = smem + C::Q_BYTES + flash_stage<C>(n);
-  copy(a.d).template issue<TAIL>(to, copy::first(at.k + n * a.k_tile, a.k.ss), a.k_step,
-                                 TAIL ? at.sk - n * C::BN : 0);
+  if (C::PAGED)
+    flash_load_pages<C, TAIL>(a, at, a.k, at.k, a.d, n, to);
+  else
+    copy(a.d).template issue<TAIL>(to, copy::first(at.k + n * a.k_tile, a.k.ss), a.k_step,
+                                   TAIL ? at.sk - n * C::BN : 0);
 }
 
 template <class C, bool TAIL>
@@ -448,8 +485,11 @@ __device__ __forceinline__ void flash_load_v(const flash_sm80_args &a, const fla
 {
   using copy = tile_copy<C::BN, C::D, C::THREADS>;
   uint32_t to = smem + C::Q_BYTES + C::KV_BYTES + flash_stage<C>(n);
-  copy(a.dv).template issue<TAIL>(to, copy::first(at.v + n * a.v_tile, a.v.ss), a.v_step,
-                                  TAIL ? at.sk - n * C::BN : 0);
+  if (C::PAGED)
+    flash_load_pages<C, TAIL>(a, at, a.v, at.v, a.dv, n, to);
+  else
+    copy(a.dv).template issue<TAIL>(to, copy::first(at.v + n * a.v_tile, a.v.ss), a.v_step,
+                                    TAIL ? at.sk - n * C::BN : 0);
 }
 
 /* Q, and of the last key tile K and, if there is room, V. */
@@ -504,7 +544,7 @@ __launch_bounds__(C::THREADS,
   const uint32_t smem = shared_address(shared);
   flash_place &at = *(flash_place *)(shared + C::PLACE);
   flash_place here;
-  if (!flash_locate<C>(a, here))
+  if (!flash_locate<C, C::PAGED>(a, here))
     return;
   here.keys = flash_key_tiles<C>(a, here);
   if (threadIdx.x == 0)
@@ -543,9 +583,17 @@ __launch_bounds__(C::THREADS,
 template <class C>
 constexpr flash_sm80_kernel flash_sm80_row()
 {
-  return {
-      C::elem::dtype, C::D,       C::BM,      C::BN,           C::STAGES,
-      C::BLOCKS,      C::OPTIONS, C::THREADS, (size_t)C::SMEM, (const void *)flash_sm80_forward<C>};
+  return {C::elem::dtype,
+          C::D,
+          C::BM,
+          C::BN,
+          C::STAGES,
+          C::BLOCKS,
+          C::OPTIONS,
+          C::PAGED,
+          C::THREADS,
+          (size_t)C::SMEM,
+          (const void *)flash_sm80_forward<C>};
 }
 
 #endif

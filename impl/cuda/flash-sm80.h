@@ -26,10 +26,11 @@ struct flash_sm80_run {
 struct flash_sm80_args {
   struct attn_tensor q, k, v, o;
   float *lse;
-  const int32_t *cu_seqlens_q, *cu_seqlens_k;
+  const int32_t *cu_seqlens_q, *cu_seqlens_k, *seqlens_k, *block_table;
+  int64_t table_stride;
   int64_t total_q;
   int64_t k_step, v_step, k_tile, v_tile; /* bytes: rows that one thread steps over, a tile */
-  int32_t sq, sk, hq, group, d, dv;
+  int32_t sq, sk, hq, group, d, dv, page;
   int32_t left, right;     /* query i sees keys i + diagonal - left ... i + diagonal + right */
   bool bottom_right;       /* diagonal = seqlen_k - seqlen_q, else 0 */
   float scale, scale_log2; /* softmax_scale, and times log2(e) */
@@ -51,6 +52,7 @@ struct flash_sm80_kernel {
   int stages;   /* K and V tiles in flight */
   int blocks;   /* that the registers let an SM hold */
   bool options; /* softcap, ALiBi, dropout */
+  bool paged;
   int threads;
   size_t smem;
   const void *func; /* of one argument, struct flash_sm80_args */
