@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decode.h - what the host half (decode.c) and the kernels (decode-kernels.cu) of cuda/decode share.
+ * decode.h - what the host half (decode.c) and the kernels (decode-kernels.cu) of cuda/decode
+ * share.
  */
 #ifndef IMPL_CUDA_DECODE_H
 #define IMPL_CUDA_DECODE_H
