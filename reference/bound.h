@@ -306,7 +306,7 @@ REF_FN struct ref_pair ref_pair_of(const struct ref_units *u, const struct ref_s
   k.ea.rnd *= scale;
 
   k.b = z * prob;
-  put = ref_prob_rounding(u, k.b + z * g.det, 1);
+  put = ref_prob_rounding(u, k.b + z * g.det, z > 1 ? z : 1);
   k.eb.det = z * g.det + 4 * REF_U * k.b + put;
   k.eb.lin = z * g.lin + 4 * REF_U * k.b + (tied_p ? put : 0);
   k.eb.rnd = sqrt(z * g.rnd * z * g.rnd + (tied_p ? 0 : put * put));
