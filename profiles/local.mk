@@ -2,6 +2,7 @@
 # profiles/: data only, installed under the same names.
 nobase_dist_pkgdata_DATA += \
   profiles/record.schema.json \
+  profiles/baselines/h200.jsonl \
   profiles/models/falcon-7b.model \
   profiles/models/llama2-70b.model \
   profiles/models/llama2-7b.model \

@@ -73,9 +73,18 @@ static bool count(device_launch launch, void *ctx, struct counters *c)
   return counted;
 }
 
+/* What the card moves by itself in a range, and an empty launch may show. */
+#define BACKGROUND (256 << 10)
+
 static bool near(double got, double want, double part)
 {
   return fabs(got - want) <= part * want;
+}
+
+/* As near as that, but for the background of a range of its own (the residue's). */
+static bool near_background(double got, double want, double part)
+{
+  return got >= want * (1 - part) && got <= want * (1 + part) + BACKGROUND;
 }
 
 static void test_copy(double of_l2)
@@ -92,7 +101,7 @@ static void test_copy(double of_l2)
        k.dram_read_bytes / size, k.dram_write_bytes / size, k.residue_bytes / size,
        k.l2_bytes / size, k.sm_cycles);
   ok(near(k.dram_read_bytes, size, 0.01), "it reads S from DRAM");
-  ok(near(written, size, 0.01), "it writes S to DRAM, residue included");
+  ok(near_background(written, size, 0.01), "it writes S to DRAM, residue included");
   ok(near(k.l2_bytes, 2 * size, 0.01), "it moves 2 S between L2 and the SMs");
   ok(k.tensor_flops == 0, "it does no tensor operations");
   ok(count(launch_copy, &c, &again) && near(again.dram_read_bytes, k.dram_read_bytes, 0.005),
@@ -110,7 +119,8 @@ static void test_empty_and_cycles(void)
   ok(count(launch_empty, NULL, &k), "an empty kernel is counted");
   diag("empty: read %.0f, write %.0f, residue %.0f", k.dram_read_bytes, k.dram_write_bytes,
        k.residue_bytes);
-  ok(k.dram_read_bytes < 256 << 10 && k.dram_write_bytes < 256 << 10 && k.residue_bytes < 256 << 10,
+  ok(k.dram_read_bytes < BACKGROUND && k.dram_write_bytes < BACKGROUND &&
+         k.residue_bytes < BACKGROUND,
      "it moves less than 256 KiB");
   uint64_t cycles = 20000000;
   ok(count(launch_spin, &cycles, &k), "2e7 cycles are counted");
