@@ -200,17 +200,14 @@ static int distinct(const struct report_panel *panel, enum split split)
   return n;
 }
 
-/* Different problems that would stand at the same place of a plot are told apart by batch or by
- * tokens, whichever makes fewer panels. */
+/* A line joins problems of one batch, or of one number of tokens; a panel that has several of both
+ * is told apart by whichever makes fewer panels. */
 static enum split choose_split(const struct report_panel *panel)
 {
-  for (int i = 0; i < panel->nrows; i++)
-    for (int k = 0; k < i; k++)
-      if (panel->rows[i]->p.sk == panel->rows[k]->p.sk &&
-          panel->rows[i]->p.b != panel->rows[k]->p.b)
-        return distinct(panel, SPLIT_TOKENS) < distinct(panel, SPLIT_BATCH) ? SPLIT_TOKENS
-                                                                            : SPLIT_BATCH;
-  return SPLIT_NOT;
+  int batches = distinct(panel, SPLIT_BATCH), tokens = distinct(panel, SPLIT_TOKENS);
+  if (batches == 1 || tokens == 1)
+    return SPLIT_NOT;
+  return tokens < batches ? SPLIT_TOKENS : SPLIT_BATCH;
 }
 
 static int count_lengths(const struct report_panel *panel)
