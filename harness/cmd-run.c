@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/options.h"
+#include "harness/zoo.h"
 
 int command_problems(struct options *o, int from, const char *default_suite, char *err,
                      size_t errlen)
@@ -83,8 +84,26 @@ static int go(struct options *o, const char *default_suite)
   return all_well(&sum) ? EXIT_OK : EXIT_VERDICT;
 }
 
+/* --mutants: the checker is checked. */
+static int zoo(struct options *o)
+{
+  static struct zoo z;
+  char err[1024] = "";
+  o->run.device = &device_host;
+  if (zoo_load(&z, o->mutants, err, sizeof err))
+    return complain(EXIT_USAGE, err);
+  if (zoo_run(&z, &o->run, err, sizeof err))
+    return complain(EXIT_ENVIRONMENT, err[0] ? err : "interrupted");
+  bool fine = zoo_print(&z);
+  if (o->run.out && zoo_write(&z, o->run.out, err, sizeof err))
+    return complain(EXIT_ENVIRONMENT, err);
+  return fine ? EXIT_OK : EXIT_VERDICT;
+}
+
 static int verify(struct options *o)
 {
+  if (o->mutants)
+    return zoo(o);
   o->run.group.time = o->run.group.count = false;
   return go(o, o->run.group.laws ? "verify" : "verify-fast");
 }

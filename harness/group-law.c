@@ -170,7 +170,7 @@ int group_laws(struct group_work *w, struct live *l)
   for (int i = 0; i < LAWS_MAX; i++)
     l->c->record.law[i] = (int8_t)result[i].state;
   blame(l, result);
-  if (!status && l->ready)
+  if (!status && l->ready && !w->o->zoo)
     status = law_observe(p, &subject, &l->c->record.properties);
   if (status == ATTN_EDEVICE) {
     if (l->ready)

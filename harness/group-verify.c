@@ -51,8 +51,7 @@ static void merge(struct record *r, const struct ref_verdict *v)
   r->verified = true;
 }
 
-/* One run on poisoned outputs and workspace. A device error ends the case and loses the device. */
-static int run_once(struct group_work *w, struct live *l)
+int group_run_once(struct group_work *w, struct live *l)
 {
   struct device *dev = w->dev;
   char why[sizeof dev->error];
@@ -136,14 +135,14 @@ static int verdict(struct group_work *w, struct live *l)
 int group_verify(struct group_work *w, struct live *l)
 {
   struct record *r = &l->c->record;
-  int status = run_once(w, l), hashed;
+  int status = group_run_once(w, l), hashed;
   if (status || !l->ready)
     return status;
   uint64_t first = tensors_output_hash(w->tensors, &hashed);
   status = verdict(w, l);
   if (status || !l->ready || hashed || r->rerun_bitwise >= 0)
     return status;
-  status = run_once(w, l);
+  status = group_run_once(w, l);
   if (!status && l->ready) {
     uint64_t second = tensors_output_hash(w->tensors, &hashed);
     r->rerun_bitwise = hashed ? -1 : first == second;

@@ -127,8 +127,8 @@ static int run_cases(struct group_work *w)
     status = prepare(w, &w->live[i]);
   }
   if (!status)
-    status = each_ready(w, "verify", group_verify);
-  if (!status && w->o->laws)
+    status = each_ready(w, "verify", w->o->zoo ? group_zoo : group_verify);
+  if (!status && w->o->laws && !w->o->zoo)
     status = each_ready(w, "laws", group_laws);
   if (!status && w->o->time)
     status = group_time(w);
@@ -201,7 +201,10 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
   status = run_cases(&w);
   if (!status)
     conclude(&w);
+  else if (status != ATTN_EDEVICE)
+    end_all(g, status_of(status), g->stage[0] ? g->stage : "run", dev->error);
 out:
+  group_zoo_end(&w);
   if (status != ATTN_EDEVICE) {
     release(&w);
     tensors_destroy(&tensors);

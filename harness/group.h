@@ -21,6 +21,7 @@ struct group_options {
   bool count;                  /* counters and kernel names */
   bool recheck;                /* verify again afterwards, on fresh inputs */
   bool laws;                   /* check laws and probes, observe properties */
+  bool zoo;                    /* every check, whatever failed before */
   const struct regime *regime; /* of the inputs; NULL: normal */
   struct device_timing timing;
   int samples_min, samples_max;
@@ -80,6 +81,7 @@ struct group_work {
   struct tensors *tensors;
   struct live live[GROUP_CASES];
   struct group_check check;
+  struct group_zoo *zoo;
   uint64_t fresh_seed; /* of the inputs after timing; 0: those of o->seed are in place */
 };
 
@@ -89,6 +91,11 @@ int group_launch(void *live, void *stream);
 /* Ends a case with a status and a reason. */
 void group_end(struct group_case *c, enum record_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* One run on poisoned outputs and workspace. A device error ends the case and loses the device. */
+int group_run_once(struct group_work *w, struct live *l);
+/* All checks and the customary rules, for the kill matrix (group-zoo.c). */
+int group_zoo(struct group_work *w, struct live *l);
+void group_zoo_end(struct group_work *w);
 /* Poisons, runs, checks guards and verdict; merges the verdict into the record. */
 int group_verify(struct group_work *w, struct live *l);
 /* Compares rows of args' outputs with the truth; a case that fails ends, and says when. The

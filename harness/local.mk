@@ -24,11 +24,14 @@ libattnbench_a_SOURCES += \
   harness/group-law.c \
   harness/group-time.c \
   harness/group-verify.c \
+  harness/group-zoo.c \
   harness/history.c harness/history.h \
   harness/history-plot.c \
   harness/record.c harness/record.h \
   harness/regime.c harness/regime.h \
   harness/rng.h \
+  harness/rules.c harness/rules.h \
+  harness/rules-plain.c \
   harness/run.c harness/run.h harness/run-parts.h \
   harness/run-batch.c \
   harness/run-emit.c \
@@ -72,7 +75,9 @@ attnbench_SOURCES = \
   harness/cmd-history.c \
   harness/cmd-list.c \
   harness/cmd-report.c \
-  harness/cmd-run.c
+  harness/cmd-run.c \
+  harness/zoo.c harness/zoo.h \
+  harness/zoo-print.c
 attnbench_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 
 # What this binary was built from; rewritten only when it changed.

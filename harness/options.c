@@ -118,6 +118,7 @@ static int set_format(struct options *o, const char *value)
   }
 
 WORD(set_floor, gate.floor)
+WORD(set_mutants, mutants)
 WORD(set_keep, gate.keep)
 WORD(set_gate_out, gate.out)
 
@@ -195,6 +196,8 @@ static const struct row {
     {"quiet", NULL, "print no table", OPT_WORK, false, set_quiet},
     {"full", NULL, "laws and exact probes, too; without a problem: suite verify", OPT_VERIFY, true,
      set_full},
+    {"mutants", "DIR", "planted faults, built by tests/mutants/build.sh: prints the kill matrix",
+     OPT_VERIFY, false, set_mutants},
     {"regime", "NAME",
      "inputs: normal (default), scores-x6, v-mean-8, sink, rising, falling, large, low, subnormal",
      OPT_VERIFY, true, set_regime},

@@ -52,6 +52,7 @@ struct options {
   struct problem_list problems;
   const char **words; /* what is no option */
   int nwords;
+  const char *mutants; /* folder, or NULL */
   bool list_suites, list_models;
   const char *list_problems;
   char repro[512];

@@ -26,6 +26,12 @@ enum record_status {
   STATUS_CRASH,
 };
 
+/* What the kill matrix is made of: 1 passes. */
+struct record_rules {
+  bool known, bound, lse, customary[3];
+  uint64_t bits; /* hash of the outputs */
+};
+
 struct record {
   char run_id[40], suite[64], impl[64];
   struct attn_problem problem;
@@ -41,6 +47,7 @@ struct record {
   int guards_intact, inputs_unchanged; /* checks; -1 not tried */
   int8_t law[LAWS_MAX];                /* enum law_state of law i */
   struct law_properties properties;
+  struct record_rules rules;
 
   bool timed;
   enum device_cache cache;

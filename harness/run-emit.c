@@ -100,6 +100,8 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
       printf("            seed %llu; again: %s --impl %s '%s'\n", (unsigned long long)r->seed,
              run->o->repro, r->impl, problem);
   }
+  if (run->o->each)
+    run->o->each(r, run->o->ctx);
   if (run->store.fd < 0)
     return status;
   snprintf(repro, sizeof repro, "%s --impl %s '%s'", run->o->repro, r->impl, problem);

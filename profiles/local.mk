@@ -17,4 +17,6 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/quick-cpu.suite \
   profiles/suites/traffic.suite \
   profiles/suites/verify-fast.suite \
-  profiles/suites/verify.suite
+  profiles/suites/verify.suite \
+  profiles/suites/zoo.suite \
+  profiles/suites/zoo-laws.suite

@@ -10,6 +10,7 @@ AM_TESTS_ENVIRONMENT = \
   builddir='$(builddir)'; export builddir; \
   ATTNBENCH='$(abs_builddir)/attnbench'; export ATTNBENCH; \
   ATTNBENCH_DATADIR='$(abs_srcdir)'; export ATTNBENCH_DATADIR; \
+  CC='$(CC)'; export CC; \
   CLANG_FORMAT='$(CLANG_FORMAT)'; export CLANG_FORMAT;
 TEST_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 LDADD = $(TEST_LDADD)
@@ -80,10 +81,16 @@ cli_tests = \
   tests/cli/man.sh \
   tests/cli/ptxas.sh \
   tests/cli/quickstart.sh \
-  tests/cli/report.sh
+  tests/cli/report.sh \
+  tests/cli/seeds.sh
 TESTS += $(cli_tests)
 EXTRA_DIST += tests/unit/simulate.h tests/flip.h
 EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
+
+# The zoo of planted faults: the sources of impl/cpu, one line changed in each.
+mutant_tests = tests/mutants/kill.sh
+TESTS += $(mutant_tests)
+EXTRA_DIST += tests/mutants
 
 # Records that nobody measured, for reports and the schema.
 check_PROGRAMS += tests/records/synthetic
