@@ -67,6 +67,8 @@ static int go(struct options *o, const char *default_suite)
 {
   char err[1024] = "";
   struct run_summary sum;
+  if (o->run.resume && !o->run.out)
+    return complain(EXIT_USAGE, "--resume needs --out FILE, whose records are not repeated");
   if (command_device(o, err, sizeof err))
     return complain(EXIT_ENVIRONMENT, err);
   if (command_problems(o, 0, default_suite, err, sizeof err))

@@ -37,6 +37,15 @@ static int command(const struct command *c, int argc, char **argv)
   return code;
 }
 
+/* What was printed must have arrived: a full disk is no success. */
+static int written(int code)
+{
+  if (!fflush(stdout) && !ferror(stdout))
+    return code;
+  return complain(EXIT_ENVIRONMENT,
+                  "standard output cannot be written: make room, or send it elsewhere");
+}
+
 int main(int argc, char **argv)
 {
   char err[256];
@@ -50,7 +59,7 @@ int main(int argc, char **argv)
   }
   for (size_t i = 0; i < COMMANDS; i++)
     if (!strcmp(argv[1], commands[i]->name))
-      return command(commands[i], argc - 2, argv + 2);
+      return written(command(commands[i], argc - 2, argv + 2));
   snprintf(err, sizeof err, "unknown command %.64s; attnbench --help lists them", argv[1]);
   return complain(EXIT_USAGE, err);
 }

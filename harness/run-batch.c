@@ -66,7 +66,7 @@ static void blame(struct group *g, struct worker_result end, double timeout_s)
   enum record_status status = end.end == WORKER_TIMEOUT ? STATUS_TIMEOUT : STATUS_CRASH;
   char why[sizeof g->device.error];
   if (end.end == WORKER_TIMEOUT)
-    snprintf(why, sizeof why, "no progress for %g s", timeout_s);
+    snprintf(why, sizeof why, "no progress for %g s; --timeout S allows more", timeout_s);
   else if (end.end == WORKER_SIGNAL)
     snprintf(why, sizeof why, "signal %d (%s)", end.detail, strsignal(end.detail));
   else

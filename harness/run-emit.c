@@ -95,7 +95,7 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
     if (!run->heading)
       show_heading(run->o->group.time);
     run->heading = true;
-    show_record(r);
+    show_record(r, run->o->group.time);
     if (r->status == STATUS_FAIL)
       printf("            seed %llu; again: %s --impl %s '%s'\n", (unsigned long long)r->seed,
              run->o->repro, r->impl, problem);

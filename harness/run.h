@@ -35,6 +35,6 @@ int run_problems(const struct problem_list *list, const struct run_options *o,
 
 /* One line for one record, and the heading above the first. */
 void show_heading(bool timed);
-void show_record(const struct record *r);
+void show_record(const struct record *r, bool timed);
 
 #endif

@@ -42,7 +42,7 @@ void show_heading(bool timed)
            "problem");
 }
 
-void show_record(const struct record *r)
+void show_record(const struct record *r, bool timed)
 {
   char problem[ATTN_PROBLEM_TEXT], a[32], b[32], c[32], d[32], e[32];
   double moved =
@@ -51,7 +51,7 @@ void show_record(const struct record *r)
   double ratio = r->verified ? v->bound_ratio : NAN;
   attn_problem_print(&r->problem, problem, sizeof problem);
   printf("%-11s %-22s ", record_status_name(r->status), r->impl);
-  if (r->timed)
+  if (timed)
     printf("%10s %7s %9s %8s %6s  %s\n", seconds_text(a, sizeof a, r->median_s),
            number_text(b, sizeof b, "%.2f%%", 50 * (r->ci_hi_s - r->ci_lo_s) / r->median_s),
            number_text(c, sizeof c, "%.4g", r->tflops),

@@ -47,6 +47,12 @@ bad 2 "cannot read" report /nonexistent/records.jsonl
 bad 2 "--out" verify --device cpu --out /nonexistent/x.jsonl 'b=1 hq=1 sq=8 d=16'
 bad 2 "no-such.so" verify --device cpu --plugin ./no-such.so 'b=1 hq=1 sq=8 d=16'
 
+bad 2 "--resume needs --out" verify --device cpu --resume 'b=1 hq=1 sq=8 d=16'
+if [ -w /dev/full ]; then
+  "$ATTNBENCH" list > /dev/full 2> /dev/null
+  is $? 3 "output that cannot be written exits 3"
+fi
+
 for what in --suites --models; do
   n=$("$ATTNBENCH" list $what | wc -l)
   ok $((n < 4)) "list $what lists $n"
