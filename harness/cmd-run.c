@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/options.h"
+#include "harness/minimize.h"
 #include "harness/zoo.h"
 
 int command_problems(struct options *o, int from, const char *default_suite, char *err,
@@ -67,12 +68,17 @@ static int go(struct options *o, const char *default_suite)
 {
   char err[1024] = "";
   struct run_summary sum;
+  struct failures failures = {.n = 0};
   if (o->run.resume && !o->run.out)
     return complain(EXIT_USAGE, "--resume needs --out FILE, whose records are not repeated");
   if (command_device(o, err, sizeof err))
     return complain(EXIT_ENVIRONMENT, err);
   if (command_problems(o, 0, default_suite, err, sizeof err))
     return complain(EXIT_USAGE, err);
+  if (o->minimize) {
+    o->run.each = failures_collect;
+    o->run.ctx = &failures;
+  }
   int status = run_problems(&o->problems, &o->run, &sum, err, sizeof err);
   if (sum.interrupted)
     return complain(EXIT_INTERRUPTED, "interrupted; what was finished is recorded");
@@ -80,6 +86,8 @@ static int go(struct options *o, const char *default_suite)
     return complain(status == ATTN_EINVAL && !sum.count[STATUS_PASS] ? EXIT_USAGE
                                                                      : EXIT_ENVIRONMENT,
                     err[0] ? err : "out of memory");
+  if (failures_minimize(&failures, &o->run, err, sizeof err))
+    return complain(EXIT_ENVIRONMENT, err[0] ? err : "interrupted");
   print_summary(&sum);
   if (o->run.out)
     printf("records: %s\n", o->run.out);

@@ -76,6 +76,7 @@ attnbench_SOURCES = \
   harness/cmd-list.c \
   harness/cmd-report.c \
   harness/cmd-run.c \
+  harness/minimize.c harness/minimize.h \
   harness/zoo.c harness/zoo.h \
   harness/zoo-print.c
 attnbench_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)

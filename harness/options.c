@@ -54,6 +54,7 @@ NUMBER(set_timeout, run.timeout_s, double, 1, 1e6)
 NUMBER(set_ci, run.group.ci_width, double, 0, 1)
 FLAG(set_resume, o->run.resume = true)
 FLAG(set_quiet, o->run.quiet = true)
+FLAG(set_minimize, o->minimize = true)
 FLAG(set_full, o->run.group.laws = true)
 FLAG(set_sustained, o->run.group.timing.mode = MODE_SUSTAINED)
 FLAG(set_warm, o->run.group.timing.cache = CACHE_WARM)
@@ -196,6 +197,8 @@ static const struct row {
     {"quiet", NULL, "print no table", OPT_WORK, false, set_quiet},
     {"full", NULL, "laws and exact probes, too; without a problem: suite verify", OPT_VERIFY, true,
      set_full},
+    {"minimize", NULL, "shrink what fails to the smallest problem that does", OPT_VERIFY, false,
+     set_minimize},
     {"mutants", "DIR", "planted faults, built by tests/mutants/build.sh: prints the kill matrix",
      OPT_VERIFY, false, set_mutants},
     {"regime", "NAME",

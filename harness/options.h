@@ -53,6 +53,7 @@ struct options {
   const char **words; /* what is no option */
   int nwords;
   const char *mutants; /* folder, or NULL */
+  bool minimize;
   bool list_suites, list_models;
   const char *list_problems;
   char repro[512];

@@ -9,6 +9,8 @@ nobase_dist_pkgdata_DATA += \
   profiles/models/llama3-70b.model \
   profiles/models/llama3-8b.model \
   profiles/models/mistral-7b.model \
+  profiles/suites/adversarial.suite \
+  profiles/suites/adversarial-large.suite \
   profiles/suites/backward.suite \
   profiles/suites/decode.suite \
   profiles/suites/forward.suite \

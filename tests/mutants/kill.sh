@@ -29,6 +29,11 @@ is "$(wc -l < "$zoo/matrix.jsonl")" $((mutants + 3)) "the matrix as JSON has a l
 cases=$(sed -n 's/ cases of correct implementations$//p' "$zoo/matrix.txt")
 ok $((cases < 2000)) "$cases cases of correct implementations"
 
+"$ATTNBENCH" verify --device cpu --plugin "$zoo/window-one-wide.so" --impl mutant/window-one-wide \
+  --minimize 'b=2 hq=6 hkv=3 sq=97 sk=151 d=64 mask=window:31:0 softcap=20' > "$zoo/small.txt" 2>&1
+is "$(sed -n 's/^smallest  *[^ ]* *//p' "$zoo/small.txt")" \
+  "op=fwd dtype=bf16 b=1 hq=1 hkv=1 sq=1 sk=33 d=8 mask=window:31:0" "--minimize finds the smallest failure"
+
 stale=$zoo/stale.mutant
 printf 'file: impl/cpu/plan.c\nimpl: cpu/flash\n@@@\nno such line\n===\nanother\n' > "$stale"
 ONLY=$stale sh "$here/build.sh" "$root" "$config" "$zoo" > "$zoo/stale.log" 2>&1
