@@ -18,8 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MIN_SRAM_BYTES ((size_t)1 << 10)
+#define MARGIN ((size_t)1 << 20) /* bytes of address space on either side of a buffer */
 
 static const char *host_absent(void)
 {
@@ -64,30 +67,34 @@ static int host_open(struct device *dev, const struct device_options *o)
   return ATTN_OK;
 }
 
-static void host_close(struct device *dev)
-{
-  struct host *h = dev->self;
-  if (!h)
-    return;
-  attn_machine_destroy(h->machine);
-  free(h->scratch);
-  free(h);
-  dev->self = NULL;
-}
-
 static int host_available(struct device *dev, size_t *bytes)
 {
   *bytes = host_memory_available();
   return ATTN_OK;
 }
 
+/* Memory between two margins that fault, so that a wild access ends the worker where it happens and
+ * never reaches the harness's own heap. The page before the payload holds the mapping's length. */
+static void *fenced_alloc(size_t bytes)
+{
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), length = (bytes / page + 2) * page + 2 * MARGIN;
+  char *map = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED)
+    return NULL;
+  if (mprotect(map + MARGIN, length - 2 * MARGIN, PROT_READ | PROT_WRITE)) {
+    munmap(map, length);
+    return NULL;
+  }
+  memcpy(map + MARGIN, &length, sizeof length);
+  mprotect(map + MARGIN, page, PROT_READ);
+  return map + MARGIN + page;
+}
+
 /* The system would promise more than it has and kill us later, so ask what it has first. */
 static int host_alloc(struct device *dev, size_t bytes, void **p)
 {
   size_t room = host_memory_available();
-  *p = NULL;
-  if (bytes < room && bytes <= SIZE_MAX - 1023)
-    *p = aligned_alloc(1024, bytes ? (bytes + 1023) / 1024 * 1024 : 1024);
+  *p = bytes < room ? fenced_alloc(bytes) : NULL;
   if (*p)
     return ATTN_OK;
   snprintf(dev->error, sizeof dev->error, "%.3f GiB of host memory asked for, %.3f GiB available",
@@ -97,7 +104,23 @@ static int host_alloc(struct device *dev, size_t bytes, void **p)
 
 static void host_free(struct device *dev, void *p)
 {
-  free(p);
+  size_t length;
+  if (!p)
+    return;
+  char *header = (char *)p - sysconf(_SC_PAGESIZE);
+  memcpy(&length, header, sizeof length);
+  munmap(header - MARGIN, length);
+}
+
+static void host_close(struct device *dev)
+{
+  struct host *h = dev->self;
+  if (!h)
+    return;
+  attn_machine_destroy(h->machine);
+  host_free(dev, h->scratch);
+  free(h);
+  dev->self = NULL;
 }
 
 static int host_copy(struct device *dev, void *to, const void *from, size_t bytes)

@@ -43,6 +43,7 @@ static int64_t round_up(int64_t n, int64_t to)
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
 
+/* NaN all over, so that reading what was never loaded shows, whatever the task before left. */
 static float *tile_alloc(struct attn_core *core, size_t floats)
 {
   size_t left = core->sram_bytes - core->sram_used, bytes = (floats + 7) / 8 * 8 * sizeof(float);
@@ -51,6 +52,7 @@ static float *tile_alloc(struct attn_core *core, size_t floats)
     return NULL;
   }
   float *tile = core->sram + core->sram_used / sizeof(float);
+  memset(tile, 0xff, bytes);
   core->sram_used += bytes;
   if (core->sram_used > core->sram_peak)
     core->sram_peak = core->sram_used;
@@ -143,7 +145,6 @@ static int parallel(struct attn_machine *pub, int64_t n,
 
 /* ---- machines ------------------------------------------------------------------------------- */
 
-/* NaN all over, so that reading what was never loaded shows. */
 static int core_init(struct core *c, struct machine *m)
 {
   size_t bytes = (size_t)round_up((int64_t)m->pub.sram_bytes, 128);
@@ -152,7 +153,6 @@ static int core_init(struct core *c, struct machine *m)
   c->pub.sram = aligned_alloc(128, bytes);
   if (!c->pub.sram)
     return ATTN_ENOMEM;
-  memset(c->pub.sram, 0xff, bytes);
   return ATTN_OK;
 }
 
