@@ -1,92 +1,107 @@
 # SPDX-License-Identifier: Apache-2.0
-# harness/: how it is measured; everything but main.c is in the library.
+# harness/: how it is measured, a room a task. Everything but cli/ is in the library.
+# base/: what needs nothing else.
 libattnbench_a_SOURCES += \
-  harness/arena.c harness/arena.h \
-  harness/device.c harness/device.h \
-  harness/device-host.c harness/device-host.h \
-  harness/host-ceilings.c \
-  harness/host-info.c harness/host-info.h \
-  harness/instrument.c harness/instrument.h \
-  harness/instrument-io-model.c \
-  harness/build.c harness/build.h \
-  harness/catalog.c harness/catalog.h \
-  harness/clock.h \
-  harness/compare.c harness/compare.h \
-  harness/compare-ci.c \
-  harness/compare-conditions.c \
-  harness/compare-load.c \
-  harness/compare-print.c \
-  harness/compare-words.c \
-  harness/doctor.c harness/doctor.h \
-  harness/floor.c \
-  harness/group.c harness/group.h \
-  harness/group-check.c \
-  harness/group-law.c \
-  harness/group-time.c \
-  harness/group-verify.c \
-  harness/group-zoo.c \
-  harness/history.c harness/history.h \
-  harness/history-plot.c \
-  harness/record.c harness/record.h \
-  harness/regime.c harness/regime.h \
-  harness/rng.h \
-  harness/rules.c harness/rules.h \
-  harness/rules-plain.c \
-  harness/run.c harness/run.h harness/run-parts.h \
-  harness/run-batch.c \
-  harness/run-emit.c \
-  harness/run-merge.c \
-  harness/show.c \
-  harness/stats.c harness/stats.h \
-  harness/stats-change.c \
-  harness/stats-effect.c \
-  harness/stats-test.c \
-  harness/store.c harness/store.h \
-  harness/tensors.c harness/tensors.h \
-  harness/tensors-flip.c \
-  harness/tensors-pages.c \
-  harness/worker.c harness/worker.h
-libattnbench_a_SOURCES += harness/sha256.c harness/sha256.h
+  harness/base/clock.h \
+  harness/base/rng.h \
+  harness/base/sha256.c harness/base/sha256.h
+
+# device/: memory, launches, clocks and counters of host and GPU.
+libattnbench_a_SOURCES += \
+  harness/device/arena.c harness/device/arena.h \
+  harness/device/device.c harness/device/device.h \
+  harness/device/device-host.c harness/device/device-host.h \
+  harness/device/host-ceilings.c \
+  harness/device/host-info.c harness/device/host-info.h \
+  harness/device/instrument.c harness/device/instrument.h \
+  harness/device/instrument-io-model.c
 if HAVE_CUDA
 libattnbench_a_SOURCES += \
-  harness/device-cuda.c harness/device-cuda.h \
-  harness/cuda-ceilings.c \
-  harness/cuda-kernels.cu harness/cuda-kernels.h \
-  harness/cuda-presence.c \
-  harness/cuda-timing.c \
-  harness/nvml.c harness/nvml.h
-cuda_objects += harness/cuda-kernels.o
+  harness/device/device-cuda.c harness/device/device-cuda.h \
+  harness/device/cuda-ceilings.c \
+  harness/device/cuda-kernels.cu harness/device/cuda-kernels.h \
+  harness/device/cuda-presence.c \
+  harness/device/cuda-timing.c \
+  harness/device/nvml.c harness/device/nvml.h
+cuda_objects += harness/device/cuda-kernels.o
 endif
 if HAVE_CUPTI
 libattnbench_a_SOURCES += \
-  harness/instrument-cupti.c harness/instrument-cupti.h \
-  harness/instrument-cupti-activity.c \
-  harness/instrument-cupti-host.cpp \
-  harness/instrument-cupti-range.c
+  harness/device/instrument-cupti.c harness/device/instrument-cupti.h \
+  harness/device/instrument-cupti-activity.c \
+  harness/device/instrument-cupti-host.cpp \
+  harness/device/instrument-cupti-range.c
 endif
+
+# record/: lines of JSON, and the files that hold them.
+libattnbench_a_SOURCES += \
+  harness/record/build.c harness/record/build.h \
+  harness/record/record.c harness/record/record.h \
+  harness/record/store.c harness/record/store.h
+
+# run/: problems on implementations, in workers: verified, timed, counted.
+libattnbench_a_SOURCES += \
+  harness/run/catalog.c harness/run/catalog.h \
+  harness/run/group.c harness/run/group.h \
+  harness/run/group-check.c \
+  harness/run/group-law.c \
+  harness/run/group-time.c \
+  harness/run/group-verify.c \
+  harness/run/group-zoo.c \
+  harness/run/regime.c harness/run/regime.h \
+  harness/run/rules.c harness/run/rules.h \
+  harness/run/rules-plain.c \
+  harness/run/run.c harness/run/run.h harness/run/run-parts.h \
+  harness/run/run-batch.c \
+  harness/run/run-emit.c \
+  harness/run/run-merge.c \
+  harness/run/show.c \
+  harness/run/tensors.c harness/run/tensors.h \
+  harness/run/tensors-flip.c \
+  harness/run/tensors-pages.c \
+  harness/run/worker.c harness/run/worker.h
+
+# gate/: statistics, and what they say of two runs or of many.
+libattnbench_a_SOURCES += \
+  harness/gate/compare.c harness/gate/compare.h \
+  harness/gate/compare-ci.c \
+  harness/gate/compare-conditions.c \
+  harness/gate/compare-load.c \
+  harness/gate/compare-print.c \
+  harness/gate/compare-words.c \
+  harness/gate/floor.c \
+  harness/gate/history.c harness/gate/history.h \
+  harness/gate/history-plot.c \
+  harness/gate/stats.c harness/gate/stats.h \
+  harness/gate/stats-change.c \
+  harness/gate/stats-effect.c \
+  harness/gate/stats-test.c
+
+# cli/: the command line, a file a command.
 bin_PROGRAMS += attnbench
 attnbench_SOURCES = \
-  harness/main.c \
-  harness/options.c harness/options.h \
-  harness/ab.c harness/ab.h \
-  harness/cmd-aa.c \
-  harness/cmd-compare.c \
-  harness/cmd-doctor.c \
-  harness/cmd-history.c \
-  harness/cmd-list.c \
-  harness/cmd-report.c \
-  harness/cmd-run.c \
-  harness/minimize.c harness/minimize.h \
-  harness/zoo.c harness/zoo.h \
-  harness/zoo-print.c
+  harness/cli/main.c \
+  harness/cli/ab.c harness/cli/ab.h \
+  harness/cli/cmd-aa.c \
+  harness/cli/cmd-compare.c \
+  harness/cli/cmd-doctor.c \
+  harness/cli/cmd-history.c \
+  harness/cli/cmd-list.c \
+  harness/cli/cmd-report.c \
+  harness/cli/cmd-run.c \
+  harness/cli/doctor.c harness/cli/doctor.h \
+  harness/cli/minimize.c harness/cli/minimize.h \
+  harness/cli/options.c harness/cli/options.h \
+  harness/cli/zoo.c harness/cli/zoo.h \
+  harness/cli/zoo-print.c
 attnbench_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 
 # What this binary was built from; rewritten only when it changed.
-harness/build.$(OBJEXT): harness/build-info.h impl/impl-hash.h
-harness/build-info.h: FORCE
-	@$(MKDIR_P) harness
+harness/record/build.$(OBJEXT): harness/record/build-info.h impl/impl-hash.h
+harness/record/build-info.h: FORCE
+	@$(MKDIR_P) harness/record
 	@$(SHELL) $(srcdir)/build-aux/build-info $@ '$(srcdir)' '$(NVCC)' '$(CFLAGS) $(NVCCFLAGS)'
 FORCE:
 .PHONY: FORCE
-CLEANFILES += harness/build-info.h
+CLEANFILES += harness/record/build-info.h
 EXTRA_DIST += build-aux/build-info

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/store.h"
+#include "harness/record/store.h"
 #include "reports/model.h"
 
 struct loading {

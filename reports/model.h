@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "harness/record.h"
+#include "harness/record/record.h"
 #include "reports/report.h"
 #include "reports/table.h"
 

@@ -5,8 +5,8 @@
 #ifndef TESTS_FLIP_H
 #define TESTS_FLIP_H
 
-#include "harness/device.h"
-#include "harness/rng.h"
+#include "harness/device/device.h"
+#include "harness/base/rng.h"
 #include "tests/tap.h"
 
 #define FLIP_N 1000 /* no multiple of 64 */

@@ -7,7 +7,7 @@
 
 #include "tests/cheats/honest.h"
 #include "tests/cheats/cheats.h"
-#include "harness/rng.h"
+#include "harness/base/rng.h"
 
 /* Computes once. */
 static int first_output(void *plan, const struct attn_args *a, void *stream)

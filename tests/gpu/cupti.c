@@ -8,8 +8,8 @@
  */
 #include "config.h"
 
-#include "harness/device-cuda.h"
-#include "harness/instrument.h"
+#include "harness/device/device-cuda.h"
+#include "harness/device/instrument.h"
 #include "tests/gpu/probe.h"
 #include "tests/tap.h"
 

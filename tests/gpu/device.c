@@ -8,10 +8,10 @@
  */
 #include "config.h"
 
-#include "harness/arena.h"
-#include "harness/clock.h"
-#include "harness/device-cuda.h"
-#include "harness/stats.h"
+#include "harness/device/arena.h"
+#include "harness/base/clock.h"
+#include "harness/device/device-cuda.h"
+#include "harness/gate/stats.h"
 #include "tests/flip.h"
 #include "tests/gpu/probe.h"
 #include "tests/tap.h"

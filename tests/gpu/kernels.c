@@ -12,9 +12,9 @@
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 
-#include "harness/clock.h"
-#include "harness/group.h"
-#include "harness/tensors.h"
+#include "harness/base/clock.h"
+#include "harness/run/group.h"
+#include "harness/run/tensors.h"
 #include "tests/tap.h"
 
 #define COUNT(x) (int)(sizeof(x) / sizeof *(x))

@@ -9,7 +9,7 @@
 
 #include <time.h>
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "tests/unit/reference-emulate.h"
 
 static struct device dev;

@@ -6,7 +6,7 @@
  */
 #include "config.h"
 
-#include "harness/arena.h"
+#include "harness/device/arena.h"
 #include "tests/tap.h"
 
 #include <math.h>

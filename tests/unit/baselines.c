@@ -10,8 +10,8 @@
 
 #include <glob.h>
 
-#include "harness/build.h"
-#include "harness/store.h"
+#include "harness/record/build.h"
+#include "harness/record/store.h"
 #include "tests/tap.h"
 
 struct count {

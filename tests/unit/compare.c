@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "harness/compare.h"
-#include "harness/store.h"
+#include "harness/gate/compare.h"
+#include "harness/record/store.h"
 #include "tests/tap.h"
 #include "tests/unit/simulate.h"
 

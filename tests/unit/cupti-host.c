@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "harness/instrument.h"
+#include "harness/device/instrument.h"
 #include "tests/tap.h"
 
 #define MOST 16

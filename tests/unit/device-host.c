@@ -7,9 +7,9 @@
  */
 #include "config.h"
 
-#include "harness/clock.h"
-#include "harness/device.h"
-#include "harness/instrument.h"
+#include "harness/base/clock.h"
+#include "harness/device/device.h"
+#include "harness/device/instrument.h"
 #include "tests/flip.h"
 #include "tests/tap.h"
 

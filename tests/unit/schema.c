@@ -8,8 +8,8 @@
 #include <dirent.h>
 #include <math.h>
 
-#include "harness/record.h"
-#include "harness/store.h"
+#include "harness/record/record.h"
+#include "harness/record/store.h"
 #include "tests/records/synthetic.h"
 #include "tests/schema.h"
 #include "tests/tap.h"

@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "harness/sha256.h"
+#include "harness/base/sha256.h"
 #include "tests/tap.h"
 
 static void check(const char *text, size_t bytes, const char *want)

@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-#include "harness/rng.h"
-#include "harness/stats.h"
+#include "harness/base/rng.h"
+#include "harness/gate/stats.h"
 
 #define SIMULATE_MOST 1024
 

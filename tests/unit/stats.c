@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "harness/rng.h"
-#include "harness/stats.h"
+#include "harness/base/rng.h"
+#include "harness/gate/stats.h"
 #include "tests/tap.h"
 
 static double normal(uint64_t seed, uint64_t i)

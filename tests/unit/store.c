@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "harness/store.h"
+#include "harness/record/store.h"
 #include "tests/tap.h"
 
 static char path[256], err[512];

@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "harness/clock.h"
-#include "harness/worker.h"
+#include "harness/base/clock.h"
+#include "harness/run/worker.h"
 #include "tests/tap.h"
 
 struct shared {

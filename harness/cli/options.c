@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.c - parses by the table; help is printed from the same table.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/cli/options.h"
+
+typedef int (*setter)(struct options *o, const char *value);
+
+static int number(const char *text, double lo, double hi, double *x)
+{
+  char *end;
+  errno = 0;
+  *x = strtod(text, &end);
+  if (*end == 'k' && !end[1])
+    *x *= 1024, end++;
+  else if (*end == 'M' && !end[1])
+    *x *= 1048576, end++;
+  return errno || end == text || *end || !(*x >= lo && *x <= hi) ? -1 : 0;
+}
+
+#define NUMBER(name, field, type, lo, hi)               \
+  static int name(struct options *o, const char *value) \
+  {                                                     \
+    double x;                                           \
+    if (number(value, lo, hi, &x))                      \
+      return -1;                                        \
+    o->field = (type)x;                                 \
+    return 0;                                           \
+  }
+
+#define FLAG(name, statement)                           \
+  static int name(struct options *o, const char *value) \
+  {                                                     \
+    (void)value;                                        \
+    statement;                                          \
+    return 0;                                           \
+  }
+
+NUMBER(set_gpu, run.device_options.index, int, 0, 1023)
+NUMBER(set_sram, run.device_options.sram_bytes, size_t, 1024, 1073741824.0)
+NUMBER(set_cores, run.device_options.cores, int, 1, 1024)
+NUMBER(set_seed, run.group.seed, uint64_t, 0, 9007199254740992.0)
+NUMBER(set_rows, run.group.rows_max, int64_t, 0, 1e15)
+NUMBER(set_timeout, run.timeout_s, double, 1, 1e6)
+NUMBER(set_ci, run.group.ci_width, double, 0, 1)
+FLAG(set_resume, o->run.resume = true)
+FLAG(set_quiet, o->run.quiet = true)
+FLAG(set_minimize, o->minimize = true)
+FLAG(set_full, o->run.group.laws = true)
+FLAG(set_sustained, o->run.group.timing.mode = MODE_SUSTAINED)
+FLAG(set_warm, o->run.group.timing.cache = CACHE_WARM)
+FLAG(set_no_counters, o->run.group.count = false)
+FLAG(set_suites, o->list_suites = true)
+FLAG(set_models, o->list_models = true)
+NUMBER(set_threshold, gate.compare.threshold, double, 0, 10)
+NUMBER(set_bytes_threshold, gate.compare.bytes_threshold, double, 0, 10)
+NUMBER(set_error_threshold, gate.compare.error_threshold, double, 0, 1e6)
+NUMBER(set_comparisons, gate.comparisons, int, 1, 1000)
+FLAG(set_ab, o->gate.ab = true)
+FLAG(set_all, o->gate.all = true)
+FLAG(set_anyway, o->gate.compare.anyway = true)
+
+static int set_samples(struct options *o, const char *value)
+{
+  double x;
+  if (number(value, 1, GROUP_SAMPLES, &x))
+    return -1;
+  o->run.group.samples_min = o->run.group.samples_max = (int)x;
+  return 0;
+}
+
+static int set_processes(struct options *o, const char *value)
+{
+  double x;
+  if (number(value, 1, 1000, &x))
+    return -1;
+  o->run.processes = (int)x;
+  o->processes_given = true;
+  return 0;
+}
+
+static int set_quantities(struct options *o, const char *value)
+{
+  unsigned chosen = 0;
+  while (*value) {
+    size_t n = strcspn(value, ",");
+    unsigned before = chosen;
+    for (enum quantity q = 0; q < QUANTITIES; q++)
+      if (strlen(quantity_name(q)) == n && !strncmp(quantity_name(q), value, n))
+        chosen |= 1u << q;
+    if (chosen == before)
+      return -1;
+    value += n + (value[n] == ',');
+  }
+  o->gate.compare.quantities = chosen;
+  return chosen ? 0 : -1;
+}
+
+static int set_format(struct options *o, const char *value)
+{
+  o->gate.format = compare_format_find(value);
+  return o->gate.format ? 0 : -1;
+}
+
+#define WORD(name, field)                               \
+  static int name(struct options *o, const char *value) \
+  {                                                     \
+    o->field = value;                                   \
+    return *value ? 0 : -1;                             \
+  }
+
+WORD(set_floor, gate.floor)
+WORD(set_mutants, mutants)
+WORD(set_keep, gate.keep)
+WORD(set_gate_out, gate.out)
+
+static int set_quick(struct options *o, const char *value)
+{
+  (void)value;
+  o->run.group.samples_min = 5;
+  o->run.group.samples_max = 10;
+  o->run.group.seconds = 2;
+  return 0;
+}
+
+static int set_device(struct options *o, const char *value)
+{
+  o->run.device = device_find(value);
+  return o->run.device ? 0 : -1;
+}
+
+static int set_impl(struct options *o, const char *value)
+{
+  o->run.impls = value;
+  return 0;
+}
+
+static int set_regime(struct options *o, const char *value)
+{
+  o->run.group.regime = regime_find(value);
+  return o->run.group.regime ? 0 : -1;
+}
+
+static int set_suite(struct options *o, const char *value)
+{
+  o->run.suite = value;
+  return 0;
+}
+
+static int set_out(struct options *o, const char *value)
+{
+  o->run.out = value;
+  return *value ? 0 : -1;
+}
+
+static int set_problems(struct options *o, const char *value)
+{
+  o->list_problems = value;
+  return 0;
+}
+
+/* repro: repeated in a record's repro line, because it changes the numbers */
+static const struct row {
+  const char *name, *arg, *help;
+  unsigned group;
+  bool repro;
+  setter set;
+} table[] = {
+    {"device", "NAME", "cpu or cuda (default: cuda where there is a GPU)", OPT_SELECT, true,
+     set_device},
+    {"gpu", "N", "which GPU (default 0)", OPT_SELECT, true, set_gpu},
+    {"sram", "BYTES", "M of the two-level machine (device cpu; default 232448)", OPT_SELECT, true,
+     set_sram},
+    {"cores", "N", "worker threads of device cpu (default: all)", OPT_SELECT, true, set_cores},
+    {"impl", "PATTERNS", "implementations, comma-separated shell patterns (default: all)",
+     OPT_SELECT, false, set_impl},
+    {"plugin", "FILE.so", "load implementations from a shared object; may be repeated", OPT_SELECT,
+     true, NULL},
+    {"suite", "NAME", "problems of profiles/suites/NAME.suite, or of a file",
+     OPT_WORK | OPT_MEASURE, false, set_suite},
+    {"seed", "N", "of the random inputs (default 1)", OPT_WORK | OPT_MEASURE, true, set_seed},
+    {"rows", "N", "rows to verify a case (default: all that a second's work allows)",
+     OPT_WORK | OPT_MEASURE, true, set_rows},
+    {"out", "FILE", "append records to FILE", OPT_WORK, false, set_out},
+    {"resume", NULL, "skip what FILE already records", OPT_WORK, false, set_resume},
+    {"timeout", "S", "kill a case that makes no progress for S seconds (default 120)",
+     OPT_WORK | OPT_MEASURE, false, set_timeout},
+    {"quiet", NULL, "print no table", OPT_WORK, false, set_quiet},
+    {"full", NULL, "laws and exact probes, too; without a problem: suite verify", OPT_VERIFY, true,
+     set_full},
+    {"minimize", NULL, "shrink what fails to the smallest problem that does", OPT_VERIFY, false,
+     set_minimize},
+    {"mutants", "DIR", "planted faults, built by tests/mutants/build.sh: prints the kill matrix",
+     OPT_VERIFY, false, set_mutants},
+    {"regime", "NAME",
+     "inputs: normal (default), scores-x6, v-mean-8, sink, rising, falling, large, low, subnormal",
+     OPT_VERIFY, true, set_regime},
+    {"quick", NULL, "fewer samples", OPT_TIME, true, set_quick},
+    {"sustained", NULL, "hot card: 3 s warm-up, no pauses (default: rested, 50 ms pauses)",
+     OPT_TIME, true, set_sustained},
+    {"warm", NULL, "leave the cache as it is (default: cold)", OPT_TIME, true, set_warm},
+    {"processes", "N", "worker processes a problem (default 1)", OPT_TIME, true, set_processes},
+    {"samples", "N", "exactly N samples a process", OPT_TIME, true, set_samples},
+    {"ci", "W", "stop when the 95 % interval is narrower than W of the median (default 0.005)",
+     OPT_TIME, true, set_ci},
+    {"no-counters", NULL, "measure time only", OPT_TIME, true, set_no_counters},
+    {"ab", NULL, "measure A and B now, interleaved: implementations, plugins (.so), or attnbench's",
+     OPT_COMPARE, false, set_ab},
+    {"threshold", "PART", "of time: a smaller change is none (default 0.005)", OPT_JUDGE, false,
+     set_threshold},
+    {"bytes-threshold", "PART", "of bytes and workspace: likewise (default 0.02)", OPT_JUDGE, false,
+     set_bytes_threshold},
+    {"error-threshold", "PART", "of error over bound: likewise (default 0.5)", OPT_JUDGE, false,
+     set_error_threshold},
+    {"quantities", "LIST", "of time,bytes,workspace,error (default: all)", OPT_JUDGE, false,
+     set_quantities},
+    {"anyway", NULL, "compare what differs in device, clocks or inputs", OPT_JUDGE, false,
+     set_anyway},
+    {"floor", "FILE", "noise floor of this machine, from attnbench aa", OPT_COMPARE, false,
+     set_floor},
+    {"format", "NAME", "text, markdown, junit, tap or annotations (default text)", OPT_COMPARE,
+     false, set_format},
+    {"all", NULL, "list what is the same, too", OPT_COMPARE, false, set_all},
+    {"comparisons", "N", "compare N + 1 runs, each with the next (default 5)", OPT_AA, false,
+     set_comparisons},
+    {"keep", "DIR", "keep the records of what is measured in DIR", OPT_COMPARE | OPT_AA, false,
+     set_keep},
+    {"out", "FILE", "write the noise floor to FILE", OPT_AA, false, set_gate_out},
+    {"out", "DIR", "draw the changed series in DIR", OPT_HISTORY, false, set_gate_out},
+    {"out", "DIR", "folder of the report (default: report)", OPT_REPORT, false, set_out},
+    {"suites", NULL, "list suites", OPT_LIST, false, set_suites},
+    {"models", NULL, "list model presets", OPT_LIST, false, set_models},
+    {"problems", "SUITE", "list the problems of a suite", OPT_LIST, false, set_problems},
+};
+
+#define ROWS (sizeof table / sizeof *table)
+
+void options_help(const struct command *c)
+{
+  printf("usage: attnbench %s %s\n\n%s\n\noptions:\n", c->name, c->args, c->summary);
+  for (size_t i = 0; i < ROWS; i++) {
+    char left[40];
+    if (!(table[i].group & c->options))
+      continue;
+    snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].arg ? " " : "",
+             table[i].arg ? table[i].arg : "");
+    printf("  %-22s %s\n", left, table[i].help);
+  }
+  printf("  %-22s %s\n", "--help", "this text");
+}
+
+static const struct row *find(const char *name, size_t n, unsigned options)
+{
+  for (size_t i = 0; i < ROWS; i++)
+    if (table[i].group & options && strlen(table[i].name) == n && !strncmp(table[i].name, name, n))
+      return &table[i];
+  return NULL;
+}
+
+/* The options that change a record's numbers, for its repro line. */
+static void remember(struct options *o, const struct row *r, const char *value)
+{
+  size_t used = strlen(o->repro);
+  if (r->repro)
+    snprintf(o->repro + used, sizeof o->repro - used, " --%s%s%s", r->name, r->arg ? " " : "",
+             r->arg ? value : "");
+}
+
+/* The options that another attnbench must be given to measure the same. */
+static void pass_on(struct options *o, const struct row *r, const char *value)
+{
+  bool measures = r->group & (OPT_SELECT | OPT_MEASURE | OPT_TIME) && r->set != set_processes;
+  if (!measures || o->ngiven + 2 > GIVEN)
+    return;
+  o->given[o->ngiven++] = r->name;
+  o->given[o->ngiven++] = value;
+}
+
+/* Takes the option at argv[0]; returns how many words it was, or -1. */
+static int take(struct options *o, const struct command *c, int argc, char **argv, char *err,
+                size_t errlen)
+{
+  const char *name = argv[0] + 2, *equals = strchr(name, '=');
+  size_t n = equals ? (size_t)(equals - name) : strlen(name);
+  const struct row *r = find(name, n, c->options);
+  if (!r) {
+    snprintf(err, errlen, "%s: unknown option --%.*s; attnbench %s --help lists them", c->name,
+             (int)n, name, c->name);
+    return -1;
+  }
+  const char *value = equals ? equals + 1 : r->arg && argc > 1 ? argv[1] : NULL;
+  if (!r->arg != !value) {
+    snprintf(err, errlen, "--%s %s", r->name, r->arg ? "needs a value" : "takes no value");
+    return -1;
+  }
+  int bad = r->set ? r->set(o, value) : catalog_plugin(value, err, errlen);
+  if (bad) {
+    if (r->set)
+      snprintf(err, errlen, "--%s %s: not understood; %s", r->name, value ? value : "", r->help);
+    return -1;
+  }
+  remember(o, r, value);
+  pass_on(o, r, value);
+  return r->arg && !equals ? 2 : 1;
+}
+
+static void defaults(struct options *o)
+{
+  memset(o, 0, sizeof *o);
+  o->run.processes = 1;
+  o->run.timeout_s = 120;
+  o->run.progress = isatty(2);
+  o->gate.comparisons = 5;
+  o->gate.format = compare_format_find("text");
+  o->gate.compare = (struct compare_options){.threshold = 0.005,
+                                             .bytes_threshold = 0.02,
+                                             .error_threshold = 0.5,
+                                             .rate = 0.05,
+                                             .quantities = (1u << QUANTITIES) - 1};
+  o->run.group = (struct group_options){
+      .timing = {CACHE_COLD, MODE_RESTED, 0.05},
+      .samples_min = 7,
+      .samples_max = 60,
+      .ci_width = 0.005,
+      .seconds = 10,
+      .seed = 1,
+      .count = true,
+      .recheck = true,
+  };
+}
+
+int options_parse(struct options *o, const struct command *c, int argc, char **argv, char *err,
+                  size_t errlen)
+{
+  bool words_only = false;
+  defaults(o);
+  o->words = calloc((size_t)argc + 1, sizeof *o->words);
+  if (!o->words)
+    return -1;
+  snprintf(o->repro, sizeof o->repro, "attnbench %s", c->name);
+  for (int i = 0; i < argc;) {
+    if (!words_only && !strcmp(argv[i], "--")) {
+      words_only = true;
+      i++;
+    } else if (!words_only && (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) {
+      return 1;
+    } else if (!words_only && !strncmp(argv[i], "--", 2)) {
+      int used = take(o, c, argc - i, argv + i, err, errlen);
+      if (used < 0)
+        return -1;
+      i += used;
+    } else if (!words_only && argv[i][0] == '-' && argv[i][1]) {
+      snprintf(err, errlen, "%s: unknown option %s; attnbench %s --help lists them", c->name,
+               argv[i], c->name);
+      return -1;
+    } else {
+      o->words[o->nwords++] = argv[i++];
+    }
+  }
+  o->run.repro = o->repro;
+  return 0;
+}
+
+void options_free(struct options *o)
+{
+  free(o->words);
+  catalog_problems_free(&o->problems);
+}
+
+int complain(int code, const char *line)
+{
+  fprintf(stderr, "attnbench: %s\n", line);
+  return code;
+}

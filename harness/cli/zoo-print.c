@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * zoo-print.c - the kill matrix as text and as JSON, the scores, and what is wrong.
+ */
+#include "config.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/cli/zoo.h"
+
+#define LETTERS "nxvkrfgls" /* of the regimes, in their order */
+
+const char *zoo_check_name(int check)
+{
+  static const char *const names[ZOO_LAWS] = {"ends", "guards", "inputs", "bound", "lse"};
+  if (check < ZOO_LAWS)
+    return names[check];
+  if (check < ZOO_RULES)
+    return law_name(check - ZOO_LAWS);
+  return rule_name(check - ZOO_RULES);
+}
+
+bool zoo_dead(const struct zoo_row *r)
+{
+  for (int c = 0; c < ZOO_RULES; c++)
+    if (r->killed[c])
+      return true;
+  return false;
+}
+
+static const char *letters(uint16_t regimes, char *buf)
+{
+  char *to = buf;
+  for (int i = 0; regime_at(i); i++)
+    if (regimes >> i & 1)
+      *to++ = LETTERS[i];
+  if (to == buf)
+    *to++ = '-';
+  *to = 0;
+  return buf;
+}
+
+static void print_row(const struct zoo_row *r)
+{
+  char a[20], b[20], c[20], d[20], e[20], f[20];
+  uint16_t ends = r->killed[ZOO_ENDS] | r->killed[ZOO_GUARDS] | r->killed[ZOO_INPUTS];
+  printf("%-30s %-9s %-9s %-9s %-9s %-9s %-9s", r->name, letters(r->killed[ZOO_BOUND], a),
+         letters(r->killed[ZOO_LSE], b), letters(ends, c), letters(r->killed[ZOO_RULES], d),
+         letters(r->killed[ZOO_RULES + 1], e), letters(r->killed[ZOO_RULES + 2], f));
+  for (int i = 0; i < law_count(); i++)
+    if (r->killed[ZOO_LAWS + i])
+      printf(" %s", law_name(i));
+  printf("\n");
+}
+
+static void print_matrix(const struct zoo *z)
+{
+  printf("A letter is a regime in which the check sees the fault on some problem. Customary rules\n"
+         "count only where they pass the correct build.\n\n");
+  printf("regimes:");
+  for (int i = 0; regime_at(i); i++)
+    printf(" %c %s", LETTERS[i], regime_at(i)->name);
+  printf("\n\n%-30s %-9s %-9s %-9s %-9s %-9s %-9s %s\n", "planted fault", "bound", "lse", "ends",
+         "2x", "allclose", "nmse", "laws and probes");
+  for (int i = 0; i < z->n; i++)
+    if (!z->row[i].clean)
+      print_row(&z->row[i]);
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+/* Mutants, and mutants x regimes, that checks from..to kill. */
+struct score {
+  int killed, cells;
+};
+
+static struct score score_of(const struct zoo *z, int from, int to)
+{
+  struct score s = {0, 0};
+  for (int i = 0; i < z->n; i++) {
+    uint16_t any = 0;
+    for (int c = from; c < to && !z->row[i].clean; c++)
+      any |= z->row[i].killed[c];
+    s.killed += any != 0;
+    s.cells += __builtin_popcount(any);
+  }
+  return s;
+}
+
+static int false_alarms(const struct zoo *z, int from, int to)
+{
+  int sum = 0;
+  for (int i = 0; i < z->n; i++)
+    for (int c = from; c < to && z->row[i].clean; c++)
+      sum += z->row[i].alarms[c];
+  return sum;
+}
+
+static void print_score(const struct zoo *z, const char *name, int from, int to, int of, int cells)
+{
+  struct score s = score_of(z, from, to);
+  printf("%-28s %4d of %d   %5d of %d   %6d\n", name, s.killed, of, s.cells, cells,
+         false_alarms(z, from, to));
+}
+
+static void print_scores(const struct zoo *z)
+{
+  int of = 0, cases = 0, regimes = 0;
+  while (regime_at(regimes))
+    regimes++;
+  for (int i = 0; i < z->n; i++) {
+    of += !z->row[i].clean && !z->row[i].equivalent[0];
+    cases += z->row[i].clean ? z->row[i].cases : 0;
+  }
+  printf("\n%-28s %-12s %-16s %s\n", "", "killed", "fault x regime",
+         "false alarms on correct implementations");
+  print_score(z, "bound on O or gradients", ZOO_BOUND, ZOO_BOUND + 1, of, of * regimes);
+  print_score(z, "bound on LSE", ZOO_LSE, ZOO_LSE + 1, of, of * regimes);
+  print_score(z, "laws and probes", ZOO_LAWS, ZOO_RULES, of, of * regimes);
+  print_score(z, "attnbench, all of it", 0, ZOO_RULES, of, of * regimes);
+  for (int r = 0; r < RULES; r++)
+    print_score(z, rule_name(r), ZOO_RULES + r, ZOO_RULES + r + 1, of, of * regimes);
+  printf("%d cases of correct implementations\n", cases);
+}
+
+/* ---- what is wrong --------------------------------------------------------------------------- */
+
+static bool killed_by_name(const struct zoo_row *r)
+{
+  for (int c = 0; c < ZOO_RULES; c++)
+    if (zoo_check_name(c) && !strcmp(zoo_check_name(c), r->killer))
+      return r->killed[c] != 0;
+  return false;
+}
+
+static const char *flaw(const struct zoo_row *r)
+{
+  if (r->clean)
+    return zoo_dead(r) ? "is correct and was accused" : r->cases ? NULL : "was never run";
+  if (r->equivalent[0])
+    return zoo_dead(r) ? "is listed as equivalent and died" : NULL;
+  if (!r->reached && !zoo_dead(r))
+    return "was not reached: its outputs were those of the clean build everywhere";
+  if (!zoo_dead(r))
+    return "survived";
+  return killed_by_name(r) ? NULL : "died, but not by the check that it names";
+}
+
+bool zoo_print(const struct zoo *z)
+{
+  bool fine = true;
+  print_matrix(z);
+  print_scores(z);
+  for (int i = 0; i < z->n; i++)
+    if (z->row[i].equivalent[0])
+      printf("suspected equivalent: %s: %s\n", z->row[i].name, z->row[i].equivalent);
+  for (int i = 0; i < z->n; i++) {
+    const struct zoo_row *r = &z->row[i];
+    if (!flaw(r))
+      continue;
+    fine = false;
+    printf("%s %s (kind: %s; check: %s)%s%s\n", r->name, flaw(r), r->kind, r->killer,
+           r->example[0] ? "; " : "", r->example);
+  }
+  return fine;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *row_json(const struct zoo_row *r)
+{
+  json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:i}", "mutant", r->name, "kind", r->kind, "base",
+                        r->base, "check", r->killer, "clean", r->clean, "reached", r->reached,
+                        "cases", r->cases);
+  json_t *killed = json_object();
+  for (int c = 0; c < ZOO_CHECKS; c++) {
+    if (!r->killed[c])
+      continue;
+    json_t *list = json_array();
+    for (int i = 0; regime_at(i); i++)
+      if (r->killed[c] >> i & 1)
+        json_array_append_new(list, json_string(regime_at(i)->name));
+    json_object_set_new(killed, zoo_check_name(c), list);
+  }
+  json_object_set_new(o, "killed", killed);
+  json_object_set_new(o, "equivalent", r->equivalent[0] ? json_string(r->equivalent) : json_null());
+  return o;
+}
+
+int zoo_write(const struct zoo *z, const char *file, char *err, size_t errlen)
+{
+  FILE *f = fopen(file, "w");
+  bool fine = f != NULL;
+  for (int i = 0; i < z->n && fine; i++) {
+    json_t *o = row_json(&z->row[i]);
+    fine = !json_dumpf(o, f, JSON_COMPACT) && fputc('\n', f) != EOF;
+    json_decref(o);
+  }
+  if (f && fclose(f))
+    fine = false;
+  if (!fine)
+    snprintf(err, errlen, "--out %s: cannot be written", file);
+  return fine ? 0 : -1;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * zoo.h - the checker checked: planted faults, and which check sees each of them.
+ */
+#ifndef HARNESS_ZOO_H
+#define HARNESS_ZOO_H
+
+#include "harness/run/rules.h"
+#include "harness/run/run.h"
+
+#define ZOO_ROWS 256
+#define ZOO_REGIMES 16
+
+/* What can kill: how the run ended, the verdict, the laws, and for comparison the rules. */
+enum { ZOO_ENDS, ZOO_GUARDS, ZOO_INPUTS, ZOO_BOUND, ZOO_LSE, ZOO_LAWS };
+#define ZOO_RULES (ZOO_LAWS + LAWS_MAX)
+#define ZOO_CHECKS (ZOO_RULES + RULES)
+
+/* A planted fault, or a correct build of the same sources ("clean"). */
+struct zoo_row {
+  const struct attn_impl *impl;
+  char name[64], kind[128], killer[32], equivalent[160], base[32];
+  bool clean, reached;
+  int cases;
+  uint16_t killed[ZOO_CHECKS]; /* regimes in which check failed */
+  int alarms[ZOO_CHECKS];      /* cases */
+  char example[320];           /* problem and reason of the first death */
+};
+
+struct zoo {
+  struct zoo_row row[ZOO_ROWS];
+  int n;
+};
+
+/* Loads DIR/NAME.so with its DIR/NAME.mutant. -1 and a line in err. */
+int zoo_load(struct zoo *z, const char *dir, char *err, size_t errlen);
+/* Suites zoo (all regimes) and zoo-laws. */
+int zoo_run(struct zoo *z, const struct run_options *o, char *err, size_t errlen);
+/* The matrix, the scores, and what is wrong with either; true if nothing is. */
+bool zoo_print(const struct zoo *z);
+/* One line of JSON a row. */
+int zoo_write(const struct zoo *z, const char *file, char *err, size_t errlen);
+
+/* "bound", "law one-hot" ... */
+const char *zoo_check_name(int check);
+/* Did any check of attnbench kill it? */
+bool zoo_dead(const struct zoo_row *r);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * instrument-io-model.c - the two-level machine's own counters: exact, every load and store of a
+ * tile between HBM and SRAM.  The machine has no cache, so nothing is left behind as residue.
+ */
+#include "config.h"
+
+#include "harness/device/instrument.h"
+
+#include "impl/cpu/machine.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const char *io_denied(struct device *dev)
+{
+  return dev->info.kind == ATTN_CPU ? NULL : "io-model counts on the cpu device alone";
+}
+
+static int io_count(struct device *dev, device_launch launch, void *ctx, struct counters *out)
+{
+  struct attn_machine *m = dev->ops->stream(dev);
+  uint64_t read, written;
+  *out = (struct counters){NULL, "the launch failed", NAN, NAN, NAN, NAN, NAN, NAN};
+  attn_machine_reset(m);
+  int status = launch(ctx, m);
+  if (status)
+    return status;
+  attn_machine_totals(m, &read, &written, NULL);
+  if (!read && !written) {
+    snprintf(out->reason, sizeof out->reason,
+             "it makes no counted loads and stores (attn_machine)");
+    return ATTN_OK;
+  }
+  *out = (struct counters){.source = "io-model",
+                           .dram_read_bytes = (double)read,
+                           .dram_write_bytes = (double)written,
+                           .residue_bytes = 0,
+                           .l2_bytes = NAN,
+                           .tensor_flops = NAN,
+                           .sm_cycles = NAN};
+  return ATTN_OK;
+}
+
+/* The machine runs no kernels. */
+static int io_kernels(struct device *dev, device_launch launch, void *ctx, struct kernel_info *k,
+                      int max, int *n)
+{
+  *n = 0;
+  return ATTN_OK;
+}
+
+static void io_close(struct device *dev)
+{
+}
+
+const struct instrument_ops instrument_io_model = {"io-model", io_denied, io_count, io_kernels,
+                                                   io_close};

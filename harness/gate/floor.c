@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * floor.c - the noise floor of a machine as a file: one JSON object, the cells in a list.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/gate/compare.h"
+
+#define FLOOR_SCHEMA 1
+
+static double number(const json_t *o, const char *key)
+{
+  const json_t *x = json_object_get(o, key);
+  return json_is_number(x) ? json_number_value(x) : NAN;
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+  const char *s = json_string_value(json_object_get(o, key));
+  return s ? s : "";
+}
+
+static const char *one_of(const char *s, const char *a, const char *b)
+{
+  return !strcmp(s, a) ? a : !strcmp(s, b) ? b : "";
+}
+
+static bool read_cell(struct floor_cell *c, const json_t *j)
+{
+  c->key.impl = strdup(text(j, "impl"));
+  c->key.problem = strdup(text(j, "problem"));
+  c->key.cache = one_of(text(j, "cache"), "cold", "warm");
+  c->key.mode = one_of(text(j, "mode"), "rested", "sustained");
+  c->floor = number(j, "floor");
+  c->worst = number(j, "worst");
+  c->comparisons = (int)json_integer_value(json_object_get(j, "comparisons"));
+  return c->key.impl && c->key.problem;
+}
+
+static int read_floor(struct noise_floor *f, const json_t *j)
+{
+  const json_t *device = json_object_get(j, "device"), *cells = json_object_get(j, "cells");
+  snprintf(f->on.kind, sizeof f->on.kind, "%s", text(device, "kind"));
+  snprintf(f->on.name, sizeof f->on.name, "%s", text(device, "name"));
+  snprintf(f->on.uuid_hash, sizeof f->on.uuid_hash, "%s", text(device, "uuid_hash"));
+  f->processes = (size_t)json_integer_value(json_object_get(j, "processes"));
+  f->comparisons = (int)json_integer_value(json_object_get(j, "comparisons"));
+  f->judged = (int)json_integer_value(json_object_get(j, "judged"));
+  f->false_alarms = (int)json_integer_value(json_object_get(j, "false_alarms"));
+  f->overall = number(j, "floor");
+  f->cell = calloc(json_array_size(cells) + 1, sizeof *f->cell);
+  if (!f->cell)
+    return -1;
+  for (size_t i = 0; i < json_array_size(cells); i++) {
+    struct floor_cell *c = &f->cell[f->n++];
+    if (!read_cell(c, json_array_get(cells, i)))
+      return -1;
+    c->key.on = f->on;
+  }
+  return 0;
+}
+
+int floor_read(struct noise_floor *f, const char *file, char *err, size_t errlen)
+{
+  json_error_t why;
+  json_t *j = json_load_file(file, JSON_REJECT_DUPLICATES, &why);
+  *f = (struct noise_floor){0};
+  if (!j) {
+    snprintf(err, errlen, "--floor %s: %s; attnbench aa --out writes one", file, why.text);
+    return -1;
+  }
+  int bad = strcmp(text(j, "kind"), "noise floor") != 0 ||
+            json_integer_value(json_object_get(j, "schema")) != FLOOR_SCHEMA;
+  if (bad)
+    snprintf(err, errlen,
+             "--floor %s: no noise floor that this version reads; attnbench aa --out "
+             "writes one",
+             file);
+  else if ((bad = read_floor(f, j)))
+    snprintf(err, errlen, "--floor %s: out of memory", file);
+  json_decref(j);
+  return bad ? -1 : 0;
+}
+
+static json_t *real(double x)
+{
+  return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *cells_json(const struct noise_floor *f)
+{
+  json_t *list = json_array();
+  for (int i = 0; i < f->n; i++) {
+    const struct floor_cell *c = &f->cell[i];
+    json_array_append_new(list, json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:i}", "impl", c->key.impl,
+                                          "problem", c->key.problem, "cache", c->key.cache, "mode",
+                                          c->key.mode, "floor", real(c->floor), "worst",
+                                          real(c->worst), "comparisons", c->comparisons));
+  }
+  return list;
+}
+
+int floor_write(const struct noise_floor *f, const char *file, char *err, size_t errlen)
+{
+  const struct conditions *on = &f->on;
+  json_t *j =
+      json_pack("{s:i,s:s,s:{s:s,s:s,s:s?},s:I,s:i,s:i,s:i,s:o,s:o}", "schema", FLOOR_SCHEMA,
+                "kind", "noise floor", "device", "kind", on->kind, "name", on->name, "uuid_hash",
+                on->uuid_hash[0] ? on->uuid_hash : NULL, "processes", (json_int_t)f->processes,
+                "comparisons", f->comparisons, "judged", f->judged, "false_alarms", f->false_alarms,
+                "floor", real(f->overall), "cells", cells_json(f));
+  int bad = !j || json_dump_file(j, file, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+  if (bad)
+    snprintf(err, errlen, "--out %s: noise floor not written: %s", file, strerror(errno));
+  json_decref(j);
+  return bad ? -1 : 0;
+}
+
+void floor_free(struct noise_floor *f)
+{
+  for (int i = 0; i < f->n; i++) {
+    free(f->cell[i].key.impl);
+    free(f->cell[i].key.problem);
+  }
+  free(f->cell);
+  *f = (struct noise_floor){0};
+}
+
+double floor_of(const struct noise_floor *f, const struct cell *c, size_t processes)
+{
+  if (processes < f->processes || strcmp(f->on.name, c->on.name) ||
+      strcmp(f->on.uuid_hash, c->on.uuid_hash))
+    return NAN;
+  for (int i = 0; i < f->n; i++)
+    if (cell_same(&f->cell[i].key, c))
+      return f->cell[i].floor;
+  return f->overall;
+}

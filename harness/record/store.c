@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store.c - JSON lines that survive: one write and one fsync a record, no partial line left behind.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/record/store.h"
+
+static int write_all(int fd, const char *text, size_t n)
+{
+  while (n > 0) {
+    ssize_t k = write(fd, text, n);
+    if (k < 0 && errno == EINTR)
+      continue;
+    if (k <= 0)
+      return -1;
+    text += k;
+    n -= (size_t)k;
+  }
+  return 0;
+}
+
+/* A writer that was killed may have left half a line: end it, so that it stays one bad line. */
+static int end_torn_line(int fd)
+{
+  off_t end = lseek(fd, 0, SEEK_END);
+  char last = '\n';
+  if (end <= 0)
+    return 0;
+  if (pread(fd, &last, 1, end - 1) != 1)
+    return -1;
+  return last == '\n' ? 0 : write_all(fd, "\n", 1);
+}
+
+int store_open(struct store *s, const char *path, char *err, size_t errlen)
+{
+  struct stat st;
+  snprintf(s->path, sizeof s->path, "%s", path);
+  s->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (s->fd < 0) {
+    snprintf(err, errlen, "%s: cannot write results: %s; choose another --out", path,
+             strerror(errno));
+    return -1;
+  }
+  if (fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && end_torn_line(s->fd)) {
+    snprintf(err, errlen, "%s: cannot append: %s", path, strerror(errno));
+    store_close(s);
+    return -1;
+  }
+  return 0;
+}
+
+int store_append(struct store *s, json_t *record, char *err, size_t errlen)
+{
+  char *text = json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9));
+  size_t n = text ? strlen(text) : 0;
+  off_t start = lseek(s->fd, 0, SEEK_END);
+  int failed = !text;
+  if (text) {
+    text[n] = '\n'; /* in place of the terminator: the record goes out in one write */
+    failed = write_all(s->fd, text, n + 1) || (fsync(s->fd) && errno != EINVAL && errno != EROFS);
+  }
+  if (failed) {
+    int why = text ? errno : ENOMEM;
+    if (start >= 0 && ftruncate(s->fd, start))
+      why = why ? why : errno;
+    snprintf(err, errlen,
+             "%s: record not written: %s; earlier records are intact, make room and "
+             "run again with --resume",
+             s->path, strerror(why));
+  }
+  free(text);
+  return failed ? -1 : 0;
+}
+
+void store_close(struct store *s)
+{
+  if (s->fd >= 0)
+    close(s->fd);
+  s->fd = -1;
+}
+
+/* A record of this project: an object with a schema number, a problem and an implementation. */
+static int is_record(json_t *j)
+{
+  return json_is_object(j) && json_is_integer(json_object_get(j, "schema")) &&
+         json_is_string(json_object_get(j, "problem")) &&
+         json_is_string(json_object_get(j, "impl")) && json_is_string(json_object_get(j, "status"));
+}
+
+int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx), void *ctx,
+               int *bad, char *err, size_t errlen)
+{
+  FILE *f = fopen(path, "r");
+  char *text = NULL;
+  size_t size = 0;
+  int status = 0, line = 0;
+  *bad = 0;
+  if (!f) {
+    snprintf(err, errlen, "%s: cannot read results: %s", path, strerror(errno));
+    return -1;
+  }
+  while (!status && getline(&text, &size, f) >= 0) {
+    json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    line++;
+    if (is_record(j))
+      status = each(j, line, ctx);
+    else if (text[strspn(text, " \t\r\n")])
+      ++*bad;
+    json_decref(j);
+  }
+  if (ferror(f)) {
+    snprintf(err, errlen, "%s: cannot read results: %s", path, strerror(errno));
+    status = -1;
+  }
+  free(text);
+  fclose(f);
+  return status;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group-law.c - the laws on the device: operands of related problems go there, one run, and back.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/run/group.h"
+
+/* Score computations of the base problem beyond which no laws are tried: each takes some runs. */
+#define HOST_PAIRS 4e5
+#define CUDA_PAIRS 4e6
+
+/* A run elsewhere: its operands and what it prepared. */
+struct away {
+  const struct attn_impl *impl;
+  struct device *dev;
+  struct arena arena;
+  struct arena_buffer *buffer[LAW_OPERANDS], *cu_q, *cu_k, *workspace;
+  struct attn_args args;
+  void *plan;
+};
+
+static int upload(struct away *a, const struct law_set *s)
+{
+  struct attn_args *x = &a->args;
+  struct attn_tensor *slot[LAW_OPERANDS] = {&x->q,  &x->k,  &x->v,  &x->o, &x->dout,
+                                            &x->dq, &x->dk, &x->dv, NULL};
+  int status = ATTN_OK;
+  for (int op = 0; op < LAW_OPERANDS && !status; op++) {
+    if (!s->used[op])
+      continue;
+    status = arena_alloc(&a->arena, law_operand_name(op), s->bytes[op], &a->buffer[op]);
+    if (!status && s->bytes[op])
+      status = a->dev->ops->upload(a->dev, a->buffer[op]->data, s->t[op].data, s->bytes[op]);
+    if (status)
+      break;
+    if (slot[op]) {
+      *slot[op] = s->t[op];
+      slot[op]->data = a->buffer[op]->data;
+    } else {
+      x->lse = a->buffer[op]->data;
+    }
+  }
+  return status;
+}
+
+static int upload_starts(struct away *a, const struct law_set *s, bool query,
+                         struct arena_buffer **out)
+{
+  size_t n = (size_t)s->r.shape.b + 1;
+  int32_t *cu = calloc(n, sizeof *cu);
+  int status = cu ? arena_alloc(&a->arena, "cu_seqlens", n * sizeof *cu, out) : ATTN_ENOMEM;
+  for (size_t i = 0; !status && i + 1 < n; i++)
+    cu[i + 1] = cu[i] + (int32_t)(query ? s->r.seqs[i].sq : s->r.seqs[i].sk);
+  if (!status)
+    status = a->dev->ops->upload(a->dev, (*out)->data, cu, n * sizeof *cu);
+  free(cu);
+  return status;
+}
+
+static int prepare(struct away *a, const struct law_set *s)
+{
+  const struct attn_impl *impl = a->impl;
+  struct attn_args *x = &a->args;
+  int status = upload(a, s);
+  if (!status && s->p.layout == ATTN_PACKED) {
+    status = upload_starts(a, s, true, &a->cu_q);
+    if (!status)
+      status = upload_starts(a, s, false, &a->cu_k);
+    x->cu_seqlens_q = status ? NULL : a->cu_q->data;
+    x->cu_seqlens_k = status ? NULL : a->cu_k->data;
+  }
+  x->workspace_bytes = impl->workspace ? impl->workspace(&s->p, &a->dev->info) : 0;
+  if (!status)
+    status = arena_alloc(&a->arena, "workspace", x->workspace_bytes, &a->workspace);
+  if (status)
+    return status;
+  x->workspace = a->workspace->data;
+  a->plan = (void *)&s->p;
+  if (impl->prepare && (status = impl->prepare(&s->p, &a->dev->info, &a->plan)))
+    a->plan = NULL;
+  return status;
+}
+
+static int run_and_fetch(struct away *a, struct law_set *s)
+{
+  struct device *dev = a->dev;
+  char why[sizeof dev->error];
+  int status = dev->ops->sync(dev);
+  int run = status ? ATTN_OK : a->impl->run(a->plan, &a->args, dev->ops->stream(dev));
+  if (!status)
+    status = dev->ops->sync(dev);
+  if (!status && run)
+    status = run == ATTN_EUNSUPPORTED ? ATTN_EINVAL : run;
+  if (!status && arena_check_guards(&a->arena, why, sizeof why)) {
+    snprintf(dev->error, sizeof dev->error, "%s", why);
+    status = ATTN_EDEVICE;
+  }
+  for (int op = 0; op < LAW_OPERANDS && !status; op++)
+    if (s->output[op] && s->bytes[op])
+      status = dev->ops->download(dev, s->t[op].data, a->buffer[op]->data, s->bytes[op]);
+  return status;
+}
+
+int group_law_run(const struct attn_impl *impl, struct device *dev, struct law_set *s)
+{
+  struct away a = {.impl = impl, .dev = dev};
+  char err[128];
+  if (attn_problem_check(&s->p, err, sizeof err) || impl->unsupported(&s->p, &dev->info))
+    return ATTN_EUNSUPPORTED;
+  arena_init(&a.arena, dev);
+  int status = prepare(&a, s);
+  if (!status)
+    status = run_and_fetch(&a, s);
+  if (impl->prepare && a.plan)
+    impl->finish(a.plan);
+  arena_destroy(&a.arena);
+  return status;
+}
+
+/* ---- of a group ------------------------------------------------------------------------------ */
+
+struct context {
+  struct group_work *w;
+  struct live *l;
+};
+
+static int run(void *ctx, struct law_set *s)
+{
+  struct context *c = ctx;
+  ++*c->w->g->beats;
+  return group_law_run(c->l->c->impl, c->w->dev, s);
+}
+
+/* The inputs that were verified; dense, in the same order. */
+static void fill(void *ctx, struct law_set *s)
+{
+  struct context *c = ctx;
+  static const enum operand of[LAW_OPERANDS] = {
+      [LAW_Q] = OP_Q, [LAW_K] = OP_K, [LAW_V] = OP_V, [LAW_DOUT] = OP_DOUT};
+  for (int op = 0; op < LAW_OPERANDS; op++)
+    if (s->used[op] && (op <= LAW_V || op == LAW_DOUT))
+      memcpy(s->t[op].data, c->w->tensors->host[of[op]], s->bytes[op]);
+}
+
+static void blame(struct live *l, const struct law_result *result)
+{
+  for (int i = 0; i < law_count(); i++)
+    if (result[i].state == LAW_FAIL && l->ready) {
+      group_end(l->c, STATUS_FAIL, "law %s: %s", law_name(i), result[i].text);
+      l->ready = false;
+    }
+}
+
+int group_laws(struct group_work *w, struct live *l)
+{
+  const struct attn_problem *p = &w->g->problem;
+  double pairs = attn_problem_pairs(p) * (double)p->hq;
+  struct context c = {w, l};
+  struct law_subject subject = {&l->c->impl->numerics, run, fill, &c, w->o->seed};
+  struct law_result result[LAWS_MAX];
+  if (p->page || pairs > (w->dev->info.kind == ATTN_CUDA ? CUDA_PAIRS : HOST_PAIRS))
+    return ATTN_OK;
+  int status = law_check(p, &subject, result);
+  for (int i = 0; i < LAWS_MAX; i++)
+    l->c->record.law[i] = (int8_t)result[i].state;
+  blame(l, result);
+  if (!status && l->ready && !w->o->zoo)
+    status = law_observe(p, &subject, &l->c->record.properties);
+  if (status == ATTN_EDEVICE) {
+    if (l->ready)
+      group_end(l->c, STATUS_CRASH, "laws: %s", w->dev->error);
+    return status;
+  }
+  if (status && l->ready) {
+    group_end(l->c, STATUS_FAIL, "laws: a run returned status %d", status);
+    l->ready = false;
+  }
+  return ATTN_OK;
+}

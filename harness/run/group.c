@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group.c - the life of a group in its process: operands, preparation, verdict, samples, counters,
+ * and the verdict again.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/run/group.h"
+#include "harness/base/rng.h"
+
+int group_launch(void *live, void *stream)
+{
+  struct live *l = live;
+  return l->c->impl->run(l->plan, &l->args, stream);
+}
+
+void group_end(struct group_case *c, enum record_status status, const char *format, ...)
+{
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(c->record.reason, sizeof c->record.reason, format, ap);
+  va_end(ap);
+  c->record.status = status;
+  c->done = true;
+}
+
+void group_stage(struct group *g, int current, const char *what)
+{
+  ++*g->beats;
+  g->current = current;
+  snprintf(g->stage, sizeof g->stage, "%s", what);
+}
+
+static enum record_status status_of(int status)
+{
+  return status == ATTN_ENOMEM         ? STATUS_OOM
+         : status == ATTN_EUNSUPPORTED ? STATUS_UNSUPPORTED
+                                       : STATUS_CRASH;
+}
+
+static size_t operands_bytes(const struct tensors *t)
+{
+  size_t sum = 0;
+  for (int op = 0; op < OPERANDS; op++)
+    sum += t->used[op] ? t->bytes[op] : 0;
+  return sum;
+}
+
+/* Plan and workspace of one case. */
+static int prepare(struct group_work *w, struct live *l)
+{
+  const struct attn_impl *impl = l->c->impl;
+  const struct attn_problem *p = &w->g->problem;
+  struct record *r = &l->c->record;
+  const char *no = impl->unsupported(p, &w->dev->info);
+  if (no) {
+    group_end(l->c, STATUS_UNSUPPORTED, "%s", no);
+    if (strstr(no, "GiB") && impl->workspace) /* too large: by how much is worth a record */
+      r->workspace_bytes = (double)impl->workspace(p, &w->dev->info);
+    return ATTN_OK;
+  }
+  size_t bytes = impl->workspace ? impl->workspace(p, &w->dev->info) : 0;
+  int status = arena_alloc(w->arena, "workspace", bytes, &l->workspace);
+  if (status) {
+    group_end(l->c, status_of(status), "workspace: %s", w->dev->error);
+    return ATTN_OK;
+  }
+  l->plan = (void *)p;
+  if (impl->prepare && (status = impl->prepare(p, &w->dev->info, &l->plan))) {
+    l->plan = NULL;
+    group_end(l->c, status_of(status), "prepare failed with status %d", status);
+    return ATTN_OK;
+  }
+  l->args = w->tensors->args;
+  l->args.workspace = l->workspace->data;
+  l->args.workspace_bytes = bytes;
+  l->ready = true;
+  r->workspace_bytes = (double)bytes;
+  r->peak_bytes = (double)(bytes + operands_bytes(w->tensors));
+  if (impl->traffic) {
+    struct attn_traffic t;
+    impl->traffic(p, &w->dev->info, &t);
+    r->model_bytes = t.read_bytes + t.write_bytes;
+  }
+  return ATTN_OK;
+}
+
+static int each_ready(struct group_work *w, const char *what,
+                      int (*step)(struct group_work *, struct live *))
+{
+  for (int i = 0; i < w->g->n; i++) {
+    if (!w->live[i].ready)
+      continue;
+    group_stage(w->g, i, what);
+    int status = step(w, &w->live[i]);
+    if (status)
+      return status;
+  }
+  group_stage(w->g, -1, "");
+  return ATTN_OK;
+}
+
+/* The second verdict is on inputs that no run has seen yet and that nothing could foresee: what
+ * returns a stored, a stale or a precomputed output fails it. */
+static int verify_afresh(struct group_work *w)
+{
+  if (!w->o->recheck)
+    return ATTN_OK;
+  w->fresh_seed = group_entropy() >> 11; /* a number that --seed takes */
+  int status = tensors_draw(w->tensors, w->fresh_seed);
+  return status ? status : each_ready(w, "verify after timing", group_verify);
+}
+
+static int run_cases(struct group_work *w)
+{
+  int status = ATTN_OK;
+  for (int i = 0; i < w->g->n && !status; i++) {
+    w->live[i].c = &w->g->cases[i];
+    if (w->g->cases[i].done)
+      continue;
+    group_stage(w->g, i, "prepare");
+    status = prepare(w, &w->live[i]);
+  }
+  if (!status)
+    status = each_ready(w, "verify", w->o->zoo ? group_zoo : group_verify);
+  if (!status && w->o->laws && !w->o->zoo)
+    status = each_ready(w, "laws", group_laws);
+  if (!status && w->o->time)
+    status = group_time(w);
+  if (!status && w->o->count)
+    status = group_count(w);
+  if (!status && (w->o->time || w->o->count))
+    status = verify_afresh(w);
+  return status;
+}
+
+/* What stays open when the operands themselves cannot be had. */
+static void end_all(struct group *g, enum record_status status, const char *what, const char *why)
+{
+  for (int i = 0; i < g->n; i++)
+    if (!g->cases[i].done)
+      group_end(&g->cases[i], status, "%s: %s", what, why);
+}
+
+/* Relative to naive in the same types and the same run. */
+static void against_naive(struct group *g)
+{
+  double naive = NAN;
+  for (int i = 0; i < g->n; i++) {
+    const char *slash = strchr(g->cases[i].record.impl, '/');
+    if (slash && !strcmp(slash, "/naive") && g->cases[i].record.verified)
+      naive = g->cases[i].record.verdict.rel_fro;
+  }
+  for (int i = 0; i < g->n; i++)
+    if (g->cases[i].record.verified && naive > 0)
+      g->cases[i].record.err_vs_naive = g->cases[i].record.verdict.rel_fro / naive;
+}
+
+static void conclude(struct group_work *w)
+{
+  struct group *g = w->g;
+  against_naive(g);
+  for (int i = 0; i < g->n; i++) {
+    struct group_case *c = &g->cases[i];
+    if (c->done || !w->live[i].ready)
+      continue;
+    group_judge(g, c);
+    c->done = true;
+  }
+}
+
+static void release(struct group_work *w)
+{
+  for (int i = 0; i < w->g->n; i++) {
+    struct live *l = &w->live[i];
+    if (l->c && l->c->impl->finish && l->c->impl->prepare && l->plan)
+      l->c->impl->finish(l->plan);
+  }
+}
+
+int group_run(struct group *g, struct device *dev, const struct group_options *o)
+{
+  struct arena arena;
+  struct tensors tensors;
+  struct group_work w = {.g = g, .dev = dev, .o = o, .arena = &arena, .tensors = &tensors};
+  arena_init(&arena, dev);
+  group_stage(g, -1, "operands");
+  int status = tensors_create(&tensors, &g->problem, &arena);
+  tensors.regime = o->regime;
+  if (!status)
+    status = tensors_draw(&tensors, o->seed);
+  if (status) {
+    end_all(g, status_of(status), "operands", dev->error);
+    goto out;
+  }
+  status = run_cases(&w);
+  if (!status)
+    conclude(&w);
+  else if (status != ATTN_EDEVICE)
+    end_all(g, status_of(status), g->stage[0] ? g->stage : "run", dev->error);
+out:
+  group_zoo_end(&w);
+  if (status != ATTN_EDEVICE) {
+    release(&w);
+    tensors_destroy(&tensors);
+    arena_destroy(&arena);
+    __atomic_store_n(&g->finished, true, __ATOMIC_RELEASE);
+    status = ATTN_OK;
+  }
+  return status;
+}

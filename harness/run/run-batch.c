@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run-batch.c - a batch of problems through one worker at a time.
+ *
+ * A worker opens the device once and runs group after group; each finished group is recorded while
+ * the next one runs. A crash, a hang or a lost device costs the case at work: it gets its record,
+ * and a new worker takes up the rest.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/run/run-parts.h"
+#include "harness/run/worker.h"
+
+/* Rows that the second and later processes verify: the first has verified by the full budget. */
+#define LATER_ROWS 512
+
+struct task {
+  struct run *run;
+  struct run_batch *b;
+  struct group_options options; /* of this process */
+  bool emit;                    /* record groups as they finish */
+  int status;                   /* of recording */
+  char *err;
+  size_t errlen;
+};
+
+/* ---- in the worker -------------------------------------------------------------------------- */
+
+static bool open_cases(const struct group *g)
+{
+  for (int i = 0; i < g->n; i++)
+    if (!g->cases[i].done)
+      return true;
+  return false;
+}
+
+static int batch_body(void *ctx)
+{
+  struct task *t = ctx;
+  struct run_batch *b = t->b;
+  struct device dev;
+  if (run_open_device(t->run->o, &b->g[b->at], &dev))
+    return RUN_NO_DEVICE;
+  for (; b->at < b->n; b->at++) {
+    struct group *g = &b->g[b->at];
+    if (!open_cases(g))
+      continue;
+    g->device = dev;
+    if (group_run(g, &dev, &t->options)) {
+      g->device = dev;
+      return RUN_DEVICE_LOST;
+    }
+  }
+  dev.ops->close(&dev);
+  return 0;
+}
+
+/* ---- in the parent -------------------------------------------------------------------------- */
+
+/* Blames the case at work, or every open one of the group where none was. */
+static void blame(struct group *g, struct worker_result end, double timeout_s)
+{
+  enum record_status status = end.end == WORKER_TIMEOUT ? STATUS_TIMEOUT : STATUS_CRASH;
+  char why[sizeof g->device.error];
+  if (end.end == WORKER_TIMEOUT)
+    snprintf(why, sizeof why, "no progress for %g s; --timeout S allows more", timeout_s);
+  else if (end.end == WORKER_SIGNAL)
+    snprintf(why, sizeof why, "signal %d (%s)", end.detail, strsignal(end.detail));
+  else
+    snprintf(why, sizeof why, "%s", g->device.error[0] ? g->device.error : "the worker gave up");
+  for (int i = 0; i < g->n; i++)
+    if (!g->cases[i].done && (g->current < 0 || g->current == i))
+      group_end(&g->cases[i], status, "%s: %s", g->stage, why);
+  g->finished = !open_cases(g);
+}
+
+static int emit_group(struct task *t, struct group *g)
+{
+  int status = ATTN_OK;
+  for (int i = 0; i < g->n && !status; i++)
+    status = run_emit(t->run, g, &g->cases[i], t->err, t->errlen);
+  return status;
+}
+
+static int tick(void *ctx)
+{
+  struct task *t = ctx;
+  struct run_batch *b = t->b;
+  while (t->emit && !t->status && b->emitted < b->n &&
+         __atomic_load_n(&b->g[b->emitted].finished, __ATOMIC_ACQUIRE)) {
+    t->status = emit_group(t, &b->g[b->emitted++]);
+    run_progress(t->run, ++t->run->done);
+  }
+  return t->status;
+}
+
+/* The first group with an open case, or n. */
+static int first_open(const struct run_batch *b)
+{
+  int i = 0;
+  while (i < b->n && !open_cases(&b->g[i]))
+    i++;
+  return i;
+}
+
+static void reopen(struct run_batch *b)
+{
+  for (int i = 0; i < b->n; i++) {
+    struct group *g = &b->g[i];
+    g->finished = !open_cases(g);
+    g->current = -1;
+    for (int k = 0; k < g->n; k++)
+      if (!g->cases[k].done)
+        group_case_reset(&g->cases[k]);
+  }
+}
+
+/* As many workers as it takes until every case has its record. */
+static int run_workers(struct task *t)
+{
+  const struct run_options *o = t->run->o;
+  struct run_batch *b = t->b;
+  reopen(b);
+  while ((b->at = first_open(b)) < b->n) {
+    struct worker_result end = worker_run(batch_body, tick, t, &b->beats, o->timeout_s);
+    struct group *g = b->at < b->n ? &b->g[b->at] : NULL;
+    if (end.end == WORKER_STOPPED)
+      return t->status ? t->status : ATTN_EINVAL;
+    if (end.end == WORKER_FAILED && end.detail == RUN_NO_DEVICE) {
+      snprintf(t->err, t->errlen, "device %s: %s; attnbench doctor says more", o->device->name,
+               g->device.error);
+      return ATTN_EDEVICE;
+    }
+    if (g)
+      blame(g, end, o->timeout_s);
+    reopen(b);
+  }
+  tick(t);
+  return t->status;
+}
+
+static void prepare_group(struct group *g, const struct run *run, struct run_batch *b,
+                          const struct attn_problem *p)
+{
+  memset(g, 0, sizeof *g);
+  g->problem = *p;
+  g->ceilings = run->ceilings;
+  g->beats = &b->beats;
+  for (int i = 0; i < run->nimpls; i++) {
+    if (run->o->resume && run_is_recorded(run, p, run->impls[i]->name)) {
+      run->sum->resumed++;
+      continue;
+    }
+    struct group_case *c = &g->cases[g->n++];
+    c->impl = run->impls[i];
+    group_case_reset(c);
+    run_describe(run, p, c);
+  }
+}
+
+/* Later processes only add samples, except that a failure in any of them is a failure. */
+static int more_processes(struct task *t, struct run_merge **m)
+{
+  struct run_batch *b = t->b;
+  int status = ATTN_OK;
+  for (int k = 1; k < t->run->o->processes && !status; k++) {
+    for (int i = 0; i < b->n; i++)
+      run_merge_restart(m[i], &b->g[i]);
+    t->options.count = t->options.recheck = false;
+    t->options.rows_max = LATER_ROWS;
+    t->options.seed = t->run->o->group.seed + (uint64_t)k;
+    status = run_workers(t);
+    for (int i = 0; i < b->n && !status; i++)
+      run_merge_add(m[i], &b->g[i]);
+  }
+  return status;
+}
+
+static int merge_processes(struct task *t)
+{
+  struct run_batch *b = t->b;
+  struct run_merge *m[RUN_BATCH] = {NULL};
+  int status = ATTN_OK;
+  for (int i = 0; i < b->n && !status; i++)
+    if (!(m[i] = run_merge_begin(&b->g[i], t->run->o->processes)))
+      status = ATTN_ENOMEM;
+  if (!status)
+    status = more_processes(t, m);
+  for (int i = 0; i < b->n && !status; i++) {
+    run_merge_end(m[i], &b->g[i]);
+    status = emit_group(t, &b->g[i]);
+    run_progress(t->run, ++t->run->done);
+  }
+  for (int i = 0; i < b->n; i++)
+    run_merge_free(m[i]);
+  return status;
+}
+
+int run_batch(struct run *run, struct run_batch *b, const struct attn_problem *p, int n, char *err,
+              size_t errlen)
+{
+  struct task t = {run, b, run->o->group, run->o->processes == 1, ATTN_OK, err, errlen};
+  b->n = n;
+  b->emitted = 0;
+  for (int i = 0; i < n; i++)
+    prepare_group(&b->g[i], run, b, &p[i]);
+  int status = run_workers(&t);
+  if (!status && !t.emit)
+    status = merge_processes(&t);
+  return status;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run.c - a list of problems: the lock, the ceilings, batch after batch.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "harness/run/run-parts.h"
+#include "harness/run/worker.h"
+
+/* Measuring the ceilings may take this long, whatever a case may. */
+#define CEILINGS_S 60
+
+int run_open_device(const struct run_options *o, struct group *g, struct device *dev)
+{
+  group_stage(g, -1, "open the device");
+  memset(dev, 0, sizeof *dev);
+  dev->ops = o->device;
+  int status = dev->ops->open(dev, &o->device_options);
+  g->device = *dev;
+  return status;
+}
+
+struct ceilings_task {
+  const struct run_options *o;
+  struct group *g;
+};
+
+static int ceilings_body(void *ctx)
+{
+  struct ceilings_task *t = ctx;
+  struct device dev;
+  if (run_open_device(t->o, t->g, &dev))
+    return RUN_NO_DEVICE;
+  group_stage(t->g, -1, "measure the ceilings");
+  int status = dev.ops->ceilings(&dev, t->o->group.timing.mode, &t->g->ceilings);
+  t->g->device = dev;
+  dev.ops->close(&dev);
+  return status ? RUN_DEVICE_LOST : 0;
+}
+
+static int measure_ceilings(struct run *run, struct run_batch *b, char *err, size_t errlen)
+{
+  struct group *g = &b->g[0];
+  struct ceilings_task t = {run->o, g};
+  if (!run->o->group.time)
+    return ATTN_OK;
+  g->beats = &b->beats;
+  double timeout_s = run->o->timeout_s > CEILINGS_S ? run->o->timeout_s : CEILINGS_S;
+  struct worker_result end = worker_run(ceilings_body, NULL, &t, &b->beats, timeout_s);
+  run->ceilings = g->ceilings;
+  if (end.end == WORKER_DONE)
+    return ATTN_OK;
+  snprintf(err, errlen, "device %s: cannot %s: %s; attnbench doctor says more",
+           run->o->device->name, g->stage[0] ? g->stage : "start",
+           g->device.error[0] ? g->device.error : "the worker died");
+  return ATTN_EDEVICE;
+}
+
+/* One run a GPU at a time; the kernel drops the lock of whoever dies. */
+static int lock_device(const struct run_options *o, char *err, size_t errlen)
+{
+  char path[64];
+  if (strcmp(o->device->name, "cuda"))
+    return -1;
+  snprintf(path, sizeof path, "/tmp/attnbench-gpu%d.lock", o->device_options.index);
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) /* another user's: reading is enough for a lock */
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+    snprintf(err, errlen,
+             "GPU %d is being measured by another attnbench (lock %s): wait for it, or "
+             "choose another with --gpu",
+             o->device_options.index, path);
+    close(fd);
+    return -2;
+  }
+  return fd;
+}
+
+int run_problems(const struct problem_list *list, const struct run_options *o,
+                 struct run_summary *sum, char *err, size_t errlen)
+{
+  struct run run = {.o = o, .sum = sum, .store = {.fd = -1}, .of = list->n};
+  struct run_batch *b = worker_shared(sizeof *b);
+  int lock = -1, status = b ? ATTN_OK : ATTN_ENOMEM;
+  memset(sum, 0, sizeof *sum);
+  worker_catch_interrupts();
+  if (!status && (lock = lock_device(o, err, errlen)) == -2)
+    status = ATTN_EDEVICE;
+  if (!status)
+    status = run_begin(&run, err, errlen);
+  if (!status)
+    status = measure_ceilings(&run, b, err, errlen);
+  for (int i = 0; i < list->n && !status; i += RUN_BATCH) {
+    int left = list->n - i;
+    status = run_batch(&run, b, &list->item[i], left < RUN_BATCH ? left : RUN_BATCH, err, errlen);
+  }
+  sum->interrupted = worker_interrupted();
+  run_end(&run);
+  if (lock >= 0)
+    close(lock);
+  worker_unshare(b, sizeof *b);
+  return status;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run.h - a list of problems on everything selected: workers, merged processes, records, progress.
+ */
+#ifndef HARNESS_RUN_H
+#define HARNESS_RUN_H
+
+#include "harness/run/catalog.h"
+#include "harness/run/group.h"
+
+struct run_options {
+  const struct device_ops *device;
+  struct device_options device_options;
+  struct group_options group;
+  const char *impls; /* patterns, or NULL */
+  const char *suite; /* for the records; NULL: problems from the command line */
+  const char *out;   /* results file, or NULL: none */
+  const char *repro; /* command and options that repeat a record, without --impl and problem */
+  int processes;     /* worker processes a problem */
+  double timeout_s;  /* without progress, then killed */
+  void (*each)(const struct record *r, void *ctx); /* sees every record; or NULL */
+  void *ctx;
+  bool resume, quiet, progress; /* progress: a status line with ETA on stderr */
+};
+
+struct run_summary {
+  int count[STATUS_CRASH + 1]; /* records by status */
+  int resumed;                 /* skipped, already recorded */
+  bool interrupted;
+};
+
+/* ATTN_OK when everything has its record (whatever the verdicts); otherwise a line in err. */
+int run_problems(const struct problem_list *list, const struct run_options *o,
+                 struct run_summary *sum, char *err, size_t errlen);
+
+/* One line for one record, and the heading above the first. */
+void show_heading(bool timed);
+void show_record(const struct record *r, bool timed);
+
+#endif

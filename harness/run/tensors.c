@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tensors.c - operands of a problem on host and device.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/run/regime.h"
+#include "harness/base/rng.h"
+#include "harness/run/tensors.h"
+#include "impl/convert.h"
+#include "reference/reference.h"
+
+#define MAX_THREADS 64
+
+/* What an operand is: its rows (query or key side), heads and head dimension, and its role. */
+static const struct {
+  const char *name;
+  bool query, query_heads, value_dim;
+  bool fwd_out, bwd_in, bwd_out;
+} kinds[OPERANDS] = {
+    [OP_Q] = {"q", true, true, false, false, true, false},
+    [OP_K] = {"k", false, false, false, false, true, false},
+    [OP_V] = {"v", false, false, true, false, true, false},
+    [OP_O] = {"o", true, true, true, true, true, false},
+    [OP_DOUT] = {"dout", true, true, true, false, true, false},
+    [OP_DQ] = {"dq", true, true, false, false, false, true},
+    [OP_DK] = {"dk", false, false, false, false, false, true},
+    [OP_DV] = {"dv", false, false, true, false, false, true},
+    [OP_LSE] = {"lse", true, true, false, true, true, false},
+};
+
+const char *operand_name(enum operand op)
+{
+  return kinds[op].name;
+}
+
+static bool paged(const struct attn_problem *p, enum operand op)
+{
+  return p->page && !kinds[op].query;
+}
+
+static int64_t rows_of(const struct attn_problem *p, enum operand op)
+{
+  if (paged(p, op))
+    return tensors_pool_pages(p) * p->page;
+  return kinds[op].query ? attn_problem_total_q(p) : attn_problem_total_k(p);
+}
+
+static int64_t heads_of(const struct attn_problem *p, enum operand op)
+{
+  return kinds[op].query_heads ? p->hq : p->hkv;
+}
+
+static int64_t dim_of(const struct attn_problem *p, enum operand op)
+{
+  return kinds[op].value_dim ? p->dv : p->d;
+}
+
+struct attn_tensor operand_strides(const struct attn_problem *p, enum operand op)
+{
+  int64_t s = kinds[op].query ? p->sq : p->sk, h = heads_of(p, op), d = dim_of(p, op);
+  bool packed = p->layout == ATTN_PACKED && !paged(p, op);
+  if (paged(p, op))
+    s = p->page;
+  if (p->layout == ATTN_BHSD)
+    return (struct attn_tensor){NULL, h * s * d, d, s * d};
+  return (struct attn_tensor){NULL, packed ? 0 : s * h * d, h * d, d};
+}
+
+size_t operand_bytes(const struct attn_problem *p, enum operand op)
+{
+  size_t rows = (size_t)(rows_of(p, op) * heads_of(p, op));
+  return op == OP_LSE ? rows * sizeof(float)
+                      : rows * (size_t)dim_of(p, op) * attn_dtype_size(p->dtype);
+}
+
+/* ---- random values -------------------------------------------------------------------------- */
+
+struct fill {
+  enum attn_dtype type;
+  void *to;
+  int64_t from, until;
+  uint64_t seed;
+};
+
+/* Box-Muller, two elements from one 64-bit draw. */
+static void *fill_part(void *arg)
+{
+  struct fill *f = arg;
+  for (int64_t i = f->from; i < f->until; i += 2) {
+    uint64_t u = rng_at(f->seed, (uint64_t)i / 2);
+    float r = sqrtf(-2.0f * logf(((float)(u >> 40) + 0.5f) * 0x1p-24f));
+    float a = (float)(u & 0xffffff) * (6.2831853f * 0x1p-24f);
+    attn_store(f->type, f->to, i, r * cosf(a));
+    if (i + 1 < f->until)
+      attn_store(f->type, f->to, i + 1, r * sinf(a));
+  }
+  return NULL;
+}
+
+void tensors_random(enum attn_dtype t, void *to, int64_t n, uint64_t seed)
+{
+  pthread_t threads[MAX_THREADS];
+  struct fill parts[MAX_THREADS];
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int count = n < 65536 || cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : (int)cores;
+  int64_t share = (n / count + 2) & ~INT64_C(1);
+  for (int i = 0; i < count; i++) {
+    int64_t from = share * i, until = from + share;
+    parts[i] = (struct fill){t, to, from, until < n ? until : n, seed};
+    if (i + 1 == count || pthread_create(&threads[i], NULL, fill_part, &parts[i])) {
+      parts[i].until = n; /* the last part, or no more threads: the rest here */
+      fill_part(&parts[i]);
+      count = i;
+      break;
+    }
+  }
+  for (int i = 0; i < count; i++)
+    pthread_join(threads[i], NULL);
+}
+
+/* ---- operands ------------------------------------------------------------------------------- */
+
+static int upload_cu_seqlens(struct tensors *t, bool query, struct arena_buffer **out)
+{
+  const struct attn_problem *p = t->p;
+  size_t bytes = (size_t)(p->b + 1) * sizeof(int32_t);
+  int32_t *cu = malloc(bytes);
+  int status = cu ? ATTN_OK : ATTN_ENOMEM;
+  if (!status)
+    status = arena_alloc(t->arena, query ? "cu_seqlens_q" : "cu_seqlens_k", bytes, out);
+  if (!status) {
+    cu[0] = 0;
+    for (int64_t s = 0; s < p->b; s++) {
+      int64_t sq, sk;
+      attn_problem_seq(p, s, &sq, &sk);
+      cu[s + 1] = cu[s] + (int32_t)(query ? sq : sk);
+    }
+    status = t->arena->dev->ops->upload(t->arena->dev, (*out)->data, cu, bytes);
+  }
+  free(cu);
+  return status;
+}
+
+static struct attn_tensor *operand_slot(struct attn_args *a, enum operand op)
+{
+  struct attn_tensor *slots[OPERANDS] = {&a->q,  &a->k,  &a->v,  &a->o, &a->dout,
+                                         &a->dq, &a->dk, &a->dv, NULL};
+  return slots[op];
+}
+
+static void bind_operand(const struct attn_problem *p, struct attn_args *a, enum operand op,
+                         void *data)
+{
+  if (op == OP_LSE) {
+    a->lse = data;
+    return;
+  }
+  *operand_slot(a, op) = operand_strides(p, op);
+  operand_slot(a, op)->data = data;
+}
+
+int tensors_create(struct tensors *t, const struct attn_problem *p, struct arena *arena)
+{
+  bool bwd = p->op == ATTN_BWD;
+  memset(t, 0, sizeof *t);
+  t->p = p;
+  t->arena = arena;
+  for (int op = 0; op < OPERANDS; op++) {
+    t->output[op] = bwd ? kinds[op].bwd_out : kinds[op].fwd_out;
+    t->used[op] = t->output[op] || (bwd ? kinds[op].bwd_in : op <= OP_V);
+    t->bytes[op] = operand_bytes(p, op);
+    if (!t->used[op])
+      continue;
+    int status = arena_alloc(arena, kinds[op].name, t->bytes[op], &t->buffer[op]);
+    if (status)
+      return status;
+    bind_operand(p, &t->args, op, t->buffer[op]->data);
+  }
+  int status = p->page ? tensors_pages_create(t) : ATTN_OK;
+  if (status || p->layout != ATTN_PACKED)
+    return status;
+  status = upload_cu_seqlens(t, true, &t->cu_q);
+  if (!status && !p->page)
+    status = upload_cu_seqlens(t, false, &t->cu_k);
+  if (!status)
+    t->args.cu_seqlens_q = t->cu_q->data;
+  if (!status && !p->page)
+    t->args.cu_seqlens_k = t->cu_k->data;
+  return status;
+}
+
+/* Backward takes o and lse of an exact forward, rounded to storage, so that no implementation's
+ * forward stands behind another's gradient. */
+static int exact_forward(struct tensors *t)
+{
+  struct device *dev = t->arena->dev;
+  if (dev->info.kind == ATTN_CPU)
+    return ref_forward_host(t->p, &t->args);
+#ifdef HAVE_CUDA
+  return ref_forward_cuda(t->p, &t->args, dev->ops->stream(dev));
+#else
+  return ATTN_EUNSUPPORTED;
+#endif
+}
+
+static bool drawn(const struct tensors *t, enum operand op)
+{
+  return t->used[op] && t->bytes[op] && (op <= OP_V || op == OP_DOUT);
+}
+
+/* Backward's o and lse, on the host as on the device. */
+static int draw_forward(struct tensors *t)
+{
+  struct device *dev = t->arena->dev;
+  int status = exact_forward(t);
+  for (int op = 0; op < OPERANDS && !status; op++) {
+    if (op != OP_O && op != OP_LSE)
+      continue;
+    if (!t->host[op] && !(t->host[op] = malloc(t->bytes[op] + 1)))
+      return ATTN_ENOMEM;
+    status = dev->ops->download(dev, t->host[op], t->buffer[op]->data, t->bytes[op]);
+  }
+  return status;
+}
+
+int tensors_draw(struct tensors *t, uint64_t seed)
+{
+  struct device *dev = t->arena->dev;
+  int status = ATTN_OK;
+  free(t->signs);
+  t->signs = NULL;
+  for (int op = 0; op < OPERANDS; op++) {
+    if (!drawn(t, op))
+      continue;
+    if (!t->host[op] && !(t->host[op] = malloc(t->bytes[op])))
+      return ATTN_ENOMEM;
+    int64_t n = (int64_t)(t->bytes[op] / attn_dtype_size(t->p->dtype));
+    tensors_random(t->p->dtype, t->host[op], n, rng_at(seed, (uint64_t)op));
+    if (t->regime)
+      regime_apply(t->regime, t->p, op, t->host[op]);
+  }
+  if (t->p->page)
+    status = tensors_pages_draw(t, rng_at(seed, OPERANDS));
+  for (int op = 0; op < OPERANDS && !status; op++)
+    if (drawn(t, op))
+      status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
+  return status || t->p->op != ATTN_BWD ? status : draw_forward(t);
+}
+
+int tensors_poison_outputs(struct tensors *t)
+{
+  for (int op = 0; op < OPERANDS; op++) {
+    int status = t->output[op] ? arena_poison(t->arena, t->buffer[op]) : ATTN_OK;
+    if (status)
+      return status;
+  }
+  return ATTN_OK;
+}
+
+/* Downloads operand op into *scratch (grown as needed). */
+static int fetch(struct tensors *t, enum operand op, void **scratch, size_t *size)
+{
+  struct device *dev = t->arena->dev;
+  if (*size < t->bytes[op]) {
+    free(*scratch);
+    *scratch = malloc(t->bytes[op]);
+    *size = *scratch ? t->bytes[op] : 0;
+    if (!*scratch)
+      return ATTN_ENOMEM;
+  }
+  return t->bytes[op] ? dev->ops->download(dev, *scratch, t->buffer[op]->data, t->bytes[op])
+                      : ATTN_OK;
+}
+
+int tensors_inputs_unchanged(struct tensors *t)
+{
+  void *scratch = NULL;
+  size_t size = 0;
+  int same = 1;
+  tensors_settle(t);
+  for (int op = 0; op < OPERANDS && same == 1; op++) {
+    if (!t->used[op] || t->output[op] || !t->host[op])
+      continue;
+    if (fetch(t, op, &scratch, &size))
+      same = -1;
+    else if (memcmp(scratch, t->host[op], t->bytes[op]))
+      same = 0;
+  }
+  free(scratch);
+  return same == 1 && t->p->page ? tensors_pages_unchanged(t) : same;
+}
+
+uint64_t tensors_output_hash(struct tensors *t, int *status)
+{
+  void *scratch = NULL;
+  size_t size = 0;
+  uint64_t h = 0;
+  *status = ATTN_OK;
+  for (int op = 0; op < OPERANDS && !*status; op++) {
+    if (!t->output[op])
+      continue;
+    *status = fetch(t, op, &scratch, &size);
+    const uint16_t *x = scratch;
+    for (size_t i = 0; !*status && i < t->bytes[op] / 2; i++)
+      h = (h ^ x[i]) * 0x100000001b3u; /* FNV-1a over 16-bit units */
+  }
+  free(scratch);
+  return *status ? 0 : h;
+}
+
+void tensors_destroy(struct tensors *t)
+{
+  for (int op = 0; op < OPERANDS; op++) {
+    free(t->host[op]);
+    if (t->buffer[op])
+      arena_free(t->arena, t->buffer[op]);
+  }
+  free(t->signs);
+  if (t->cu_q)
+    arena_free(t->arena, t->cu_q);
+  if (t->cu_k)
+    arena_free(t->arena, t->cu_k);
+  tensors_pages_destroy(t);
+  memset(t, 0, sizeof *t);
+}
