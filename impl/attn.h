@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define ATTN_ABI 1
+#define ATTN_ABI 2
 #define ATTN_MAX_RUNS 64 /* distinct count x sq/sk entries of a ragged batch */
 
 /* ---- status --------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ enum attn_status {
 
 /* ---- problem -------------------------------------------------------------------------------- */
 
-enum attn_op { ATTN_FWD, ATTN_BWD, ATTN_DECODE, ATTN_APPEND };
+enum attn_op { ATTN_FWD, ATTN_BWD, ATTN_DECODE, ATTN_APPEND, ATTN_ROPE };
 enum attn_dtype { ATTN_F32, ATTN_BF16, ATTN_F16 };
 enum attn_mask { ATTN_MASK_NONE, ATTN_MASK_CAUSAL, ATTN_MASK_CAUSAL_TOPLEFT, ATTN_MASK_WINDOW };
 enum attn_layout { ATTN_BSHD, ATTN_BHSD, ATTN_PACKED };
@@ -43,6 +43,27 @@ enum attn_layout { ATTN_BSHD, ATTN_BHSD, ATTN_PACKED };
 /* count sequences of sq queries on sk keys */
 struct attn_run {
   int64_t count, sq, sk;
+};
+
+/* op=rope: how positions become angles. In the order of attn_rope_names. */
+enum attn_rope_scaling {
+  ATTN_ROPE_NONE,
+  ATTN_ROPE_LINEAR,
+  ATTN_ROPE_NTK,
+  ATTN_ROPE_DYNAMIC,
+  ATTN_ROPE_YARN,
+  ATTN_ROPE_LLAMA3
+};
+
+struct attn_rope {
+  enum attn_rope_scaling scaling;
+  double factor;    /* of the extension; 1 with ATTN_ROPE_NONE */
+  double theta;     /* base of the frequencies */
+  int64_t trained;  /* positions before the extension; 0 where the scaling has no use for it */
+  int64_t rotary;   /* rotated elements of a head, the first ones; even, at most d */
+  bool interleaved; /* pairs are (2i, 2i+1), not (i, i + rotary/2) */
+  double band_low, band_high; /* YaRN, Llama 3: turns over the trained length; 0 elsewhere */
+  double attention;           /* YaRN: factor of cosine and sine; else 1 */
 };
 
 /* One attention computation.  O = softmax(mask(softcap(scale * Q K^T)) + alibi) V, per head.
@@ -64,6 +85,7 @@ struct attn_problem {
   bool deterministic; /* same bits run to run wanted */
   int nruns;
   struct attn_run runs[ATTN_MAX_RUNS];
+  struct attn_rope rope; /* all zero but with op=rope */
 };
 
 #define ATTN_PROBLEM_TEXT 4096 /* size of the buffer that always holds a printed problem */
@@ -126,9 +148,15 @@ struct attn_tensor {
 /* All pointers are device pointers (host pointers on the cpu device).
  *   q, o, dout, dq   (b, sq, hq, d|dv)        k, dk   (b, sk, hkv, d)       v, dv (b, sk, hkv, dv)
  *   lse  float, natural log, (b, hq, sq) dense, ragged (hq, total_q); -inf for an empty row.
- * Forward writes o and lse; backward reads q,k,v,o,lse,dout and writes dq,dk,dv. */
+ * Forward writes o and lse; backward reads q,k,v,o,lse,dout and writes dq,dk,dv.
+ *
+ * op=rope (rotate, and append to the cache): k_new (b, sq, hkv, d) and v_new (b, sq, hkv, dv) are
+ * the keys and values of sq new tokens, whose positions are sk-sq .. sk-1; k and v are the cache
+ * with room for sk tokens. Writes the rotated q to o (b, sq, hq, d), the rotated k_new and v_new
+ * itself to the tokens sk-sq .. sk-1 of k and v, and leaves every other byte of k and v as it was;
+ * lse is NULL. Packed: k_new and v_new lie like q, by cu_seqlens_q. */
 struct attn_args {
-  struct attn_tensor q, k, v, o, dout, dq, dk, dv;
+  struct attn_tensor q, k, v, o, dout, dq, dk, dv, k_new, v_new;
   float *lse;
   const int32_t *cu_seqlens_q, *cu_seqlens_k; /* b+1 entries on the device; NULL when uniform */
   void *workspace;                            /* at least workspace() bytes, 1024-byte aligned */
@@ -205,6 +233,14 @@ struct attn_numerics {
   bool accum_truncates;  /* tensor cores: additions truncate instead of rounding to nearest */
   enum attn_round grad;  /* accumulators of dQ, dK, dV between tiles or heads */
   double tanh_rel;       /* relative error of softcap's tanh, 0: 4 ulp of fp32 */
+  double angle_rel;      /* relative error of RoPE's angles, 0: 2^-44, as in fp64 */
+  double sincos_abs;     /* absolute error of their sine and cosine, 0: 2 ulp of fp32, 2^-23 */
+};
+
+/* Options that a kernel may not know of. What its `takes` does not name is refused for it, so that
+ * an option added here never reaches a kernel that would ignore it. */
+enum {
+  ATTN_TAKES_ROPE = 1 << 0, /* op=rope */
 };
 
 struct attn_impl {
@@ -216,7 +252,7 @@ struct attn_impl {
   struct attn_numerics numerics;
 
   /* NULL, or why not ("head dim 96 needs padding to 128"). Must decide before anything else runs.
-   */
+   * Asked through attn_unsupported(). */
   const char *(*unsupported)(const struct attn_problem *p, const struct attn_device *dev);
   /* Scratch bytes, for run's args->workspace. */
   size_t (*workspace)(const struct attn_problem *p, const struct attn_device *dev);
@@ -230,7 +266,13 @@ struct attn_impl {
   /* Bytes it means to move; NULL where the algorithm is not known. */
   void (*traffic)(const struct attn_problem *p, const struct attn_device *dev,
                   struct attn_traffic *t);
+  unsigned takes; /* ATTN_TAKES_*: the options above that unsupported() knows */
 };
+
+/* The question to ask of an implementation: NULL, or why it does not take the problem, from its
+ * `takes` or else from its unsupported(). */
+const char *attn_unsupported(const struct attn_impl *impl, const struct attn_problem *p,
+                             const struct attn_device *dev);
 
 /* ---- registry and plugins -------------------------------------------------------------------- */
 

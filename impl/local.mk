@@ -32,6 +32,7 @@ libattnbench_a_SOURCES = \
   impl/problem.h \
   impl/problem-count.c \
   impl/problem-parse.c \
+  impl/problem-rope.c \
   impl/problem-sweep.c \
   impl/registry.c
 if HAVE_CUDA

@@ -123,6 +123,8 @@ static double pairs_halved(const struct attn_problem *p, double sq, double sk)
 
 double attn_problem_pairs(const struct attn_problem *p)
 {
+  if (p->op == ATTN_ROPE)
+    return 0;
   struct attn_run uniform;
   const struct attn_run *r;
   double sum = 0;
@@ -144,13 +146,23 @@ static double flops_of_pairs(const struct attn_problem *p, double pairs)
   return (p->op == ATTN_BWD ? 2.5 : 1) * 2 * (double)(p->d + p->dv) * pairs * (double)p->hq;
 }
 
+/* Four products and two sums a pair of elements. */
+static double flops_of_rotation(const struct attn_problem *p)
+{
+  return 3 * (double)(p->rope.rotary * (p->hq + p->hkv)) * (double)attn_problem_total_q(p);
+}
+
 double attn_problem_flops(const struct attn_problem *p)
 {
+  if (p->op == ATTN_ROPE)
+    return flops_of_rotation(p);
   return flops_of_pairs(p, attn_problem_pairs(p));
 }
 
 double attn_problem_flops_halved(const struct attn_problem *p)
 {
+  if (p->op == ATTN_ROPE)
+    return flops_of_rotation(p);
   struct attn_run uniform;
   const struct attn_run *r;
   double sum = 0;
@@ -188,10 +200,32 @@ static void live_rows(const struct attn_problem *p, double *queries, double *key
   }
 }
 
+/* Bytes of q, k_new and v_new; they are rotated and written whole. */
+static double appended_bytes(const struct attn_problem *p)
+{
+  double row = (double)(p->hq * p->d + p->hkv * (p->d + p->dv));
+  return (double)attn_problem_total_q(p) * row * (double)attn_dtype_size(p->dtype);
+}
+
+/* Entries of the block table that lead to the new tokens. */
+static double appended_entries(const struct attn_problem *p)
+{
+  struct attn_run uniform;
+  const struct attn_run *r;
+  double entries = 0;
+  for (int n = runs_of(p, &uniform, &r); n--; r++)
+    if (p->page && r->sq)
+      entries +=
+          (double)r->count * (double)(attn_problem_pages(p, r->sk) - (r->sk - r->sq) / p->page);
+  return entries;
+}
+
 /* Each input row that some output depends on, once. Backward is given O and LSE, and counts them.
  */
 double attn_problem_compulsory_read(const struct attn_problem *p)
 {
+  if (p->op == ATTN_ROPE)
+    return appended_bytes(p) + 4 * appended_entries(p);
   double queries, keys, entries, size = (double)attn_dtype_size(p->dtype);
   live_rows(p, &queries, &keys, &entries);
   double q = queries * (double)(p->hq * p->d) * size, o = queries * (double)(p->hq * p->dv) * size;
@@ -202,6 +236,8 @@ double attn_problem_compulsory_read(const struct attn_problem *p)
 /* Every element of the outputs, whether it depends on anything or not. */
 double attn_problem_compulsory_write(const struct attn_problem *p)
 {
+  if (p->op == ATTN_ROPE)
+    return appended_bytes(p);
   double queries = (double)attn_problem_total_q(p), keys = (double)attn_problem_total_k(p);
   double size = (double)attn_dtype_size(p->dtype);
   if (p->op == ATTN_BWD)

@@ -4,7 +4,9 @@
  *
  * What a string may leave out: op=fwd dtype=bf16 b=1 hq=1 hkv=hq d=128 dv=d layout=bshd; mask=none,
  * or causal where the queries are new tokens on a cache (op=decode, op=append); sq=sk or sk=sq when
- * one of them is given (s= gives both), but sq=1 for op=decode.
+ * one of them is given (s= gives both), but sq=1 for op=decode.  With op=rope: rope=none
+ * theta=10000 rotary=d pairs=half; band=1:32 for YaRN and 1:4 for Llama 3; attention=0.1
+ * ln(factor)+1 for YaRN.
  */
 #include "config.h"
 
@@ -39,7 +41,7 @@ static int choose(const char *const *names, int n, const char *value)
 
 static bool set_op(struct attn_problem *p, const char *value)
 {
-  int i = choose(attn_op_names, 4, value);
+  int i = choose(attn_op_names, 5, value);
   p->op = (enum attn_op)(i < 0 ? 0 : i);
   return i >= 0;
 }
@@ -106,6 +108,41 @@ static bool set_dv(struct attn_problem *p, const char *value)
 static bool set_page(struct attn_problem *p, const char *value)
 {
   return attn_parse_count(slice(value), &p->page);
+}
+
+static bool set_rope(struct attn_problem *p, const char *value)
+{
+  return attn_rope_parse(&p->rope, value);
+}
+
+static bool set_theta(struct attn_problem *p, const char *value)
+{
+  return attn_parse_real(value, &p->rope.theta) && p->rope.theta > 1;
+}
+
+static bool set_trained(struct attn_problem *p, const char *value)
+{
+  return set_count(&p->rope.trained, value);
+}
+
+static bool set_rotary(struct attn_problem *p, const char *value)
+{
+  return set_count(&p->rope.rotary, value);
+}
+
+static bool set_pairs(struct attn_problem *p, const char *value)
+{
+  return attn_rope_parse_pairs(&p->rope, value);
+}
+
+static bool set_band(struct attn_problem *p, const char *value)
+{
+  return attn_rope_parse_band(&p->rope, value);
+}
+
+static bool set_attention(struct attn_problem *p, const char *value)
+{
+  return attn_parse_real(value, &p->rope.attention) && p->rope.attention > 0;
 }
 
 static bool set_flag(bool *flag, const char *value)
@@ -209,10 +246,21 @@ static bool set_seqs(struct attn_problem *p, const char *value)
 /* ---- keys ----------------------------------------------------------------------------------- */
 
 enum { OP, DTYPE, B, HQ, HKV, S, SQ, SK, SEQS, D, DV, MASK, SOFTCAP, ALIBI, DROPOUT, SCALE, PAGE };
-enum { LAYOUT = PAGE + 1, DETERMINISTIC, NKEYS };
+enum {
+  LAYOUT = PAGE + 1,
+  DETERMINISTIC,
+  ROPE,
+  THETA,
+  TRAINED,
+  ROTARY,
+  PAIRS,
+  BAND,
+  ATTENTION,
+  NKEYS
+};
 
 static const struct key keys[NKEYS] = {
-    [OP] = {"op", "fwd, bwd, decode or append", set_op},
+    [OP] = {"op", "fwd, bwd, decode, append or rope", set_op},
     [DTYPE] = {"dtype", "fp32, bf16 or fp16", set_dtype},
     [B] = {"b", COUNT, set_b},
     [HQ] = {"hq", COUNT, set_hq},
@@ -231,6 +279,13 @@ static const struct key keys[NKEYS] = {
     [PAGE] = {"page", COUNT ", or 0 for contiguous", set_page},
     [LAYOUT] = {"layout", "bshd, bhsd or packed", set_layout},
     [DETERMINISTIC] = {"deterministic", "0 or 1", set_deterministic},
+    [ROPE] = {"rope", "none, or linear, ntk, dyn, yarn or llama3 with :FACTOR from 1", set_rope},
+    [THETA] = {"theta", "a number above 1", set_theta},
+    [TRAINED] = {"trained", COUNT, set_trained},
+    [ROTARY] = {"rotary", COUNT, set_rotary},
+    [PAIRS] = {"pairs", "half or interleaved", set_pairs},
+    [BAND] = {"band", "LOW:HIGH with 0 < LOW < HIGH, turns over the trained length", set_band},
+    [ATTENTION] = {"attention", "a number above 0", set_attention},
 };
 
 /* Edit distance, for "did you mean". */
@@ -321,7 +376,8 @@ static int fill_lengths(struct attn_problem *p, unsigned seen, char *err, size_t
     derive_ragged(p);
     return ATTN_OK;
   }
-  if (!(seen & (pair | 1u << S)) || (p->op == ATTN_APPEND && seen & 1u << SK && !(seen & 1u << SQ)))
+  bool appends = p->op == ATTN_APPEND || p->op == ATTN_ROPE;
+  if (!(seen & (pair | 1u << S)) || (appends && seen & 1u << SK && !(seen & 1u << SQ)))
     return attn_fail(err, errlen, "sq is missing: say how many queries a sequence has (sq=4k)");
   if (p->op == ATTN_DECODE && !(seen & 1u << SK) && !(seen & 1u << S))
     return attn_fail(err, errlen, "sk is missing: say how long the cache is (sk=8k)");
@@ -343,6 +399,8 @@ static void fill_defaults(struct attn_problem *p, unsigned seen)
     p->mask = on_cache ? ATTN_MASK_CAUSAL : ATTN_MASK_NONE;
   if (!(seen & 1u << LAYOUT))
     p->layout = p->nruns ? ATTN_PACKED : ATTN_BSHD;
+  if (p->op == ATTN_ROPE)
+    attn_rope_defaults(p);
 }
 
 int attn_problem_parse(const char *text, struct attn_problem *p, char *err, size_t errlen)

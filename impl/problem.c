@@ -29,7 +29,7 @@ int attn_fail(char *err, size_t errlen, const char *fmt, ...)
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-const char *const attn_op_names[] = {"fwd", "bwd", "decode", "append"};
+const char *const attn_op_names[] = {"fwd", "bwd", "decode", "append", "rope"};
 const char *const attn_dtype_names[] = {"fp32", "bf16", "fp16"};
 const char *const attn_mask_names[] = {"none", "causal", "causal-topleft", "window"};
 const char *const attn_layout_names[] = {"bshd", "bhsd", "packed"};
@@ -87,7 +87,7 @@ static int check_dimensions(const struct attn_problem *p, char *err, size_t errl
 static int check_lengths(const struct attn_problem *p, int64_t sq, int64_t sk, char *err,
                          size_t errlen)
 {
-  bool on_cache = p->op == ATTN_DECODE || p->op == ATTN_APPEND;
+  bool on_cache = p->op == ATTN_DECODE || p->op == ATTN_APPEND || p->op == ATTN_ROPE;
   if (on_cache && sq > sk)
     return attn_fail(err, errlen,
                      "op=%s has sq=%lld queries on sk=%lld keys: the queries are the last tokens "
@@ -166,6 +166,8 @@ int attn_problem_check(const struct attn_problem *p, char *err, size_t errlen)
     rc = p->nruns ? check_runs(p, err, errlen) : check_lengths(p, p->sq, p->sk, err, errlen);
   if (!rc)
     rc = check_options(p, err, errlen);
+  if (!rc)
+    rc = attn_rope_check(p, err, errlen);
   return rc;
 }
 
@@ -192,14 +194,18 @@ static void put_count(struct out *o, const char *key, int64_t n)
   put(o, " %s=%lld", key, (long long)n);
 }
 
-/* A short decimal that reads back as the same double. */
+void attn_print_real(double x, char text[32])
+{
+  int digits = 6;
+  do
+    snprintf(text, 32, "%.*g", digits, x);
+  while (strtod(text, NULL) != x && ++digits <= 17);
+}
+
 static void put_real(struct out *o, const char *key, double x)
 {
   char text[32];
-  int digits = 6;
-  do
-    snprintf(text, sizeof text, "%.*g", digits, x);
-  while (strtod(text, NULL) != x && ++digits <= 17);
+  attn_print_real(x, text);
   put(o, " %s=%s", key, text);
 }
 
@@ -262,6 +268,11 @@ void attn_problem_print(const struct attn_problem *p, char *buf, size_t len)
     put_count(&o, "dv", p->dv);
   put_mask(&o, p);
   put_options(&o, p);
+  if (p->op == ATTN_ROPE) {
+    char text[256];
+    attn_rope_print(p, text, sizeof text);
+    put(&o, "%s", text);
+  }
 }
 
 /* ---- words and numbers ---------------------------------------------------------------------- */

@@ -14,8 +14,9 @@ struct attn_slice {
 };
 
 /* The words of a problem string, indexed by their enums. */
-extern const char *const attn_op_names[], *const attn_dtype_names[], *const attn_mask_names[],
-                                                                         *const attn_layout_names[];
+extern const char *const attn_op_names[],
+    *const attn_dtype_names[], *const attn_mask_names[], *const attn_layout_names[],
+                                                             *const attn_rope_names[];
 
 /* Writes one line into err; returns ATTN_EINVAL. */
 __attribute__((format(printf, 3, 4))) int attn_fail(char *err, size_t errlen, const char *fmt, ...);
@@ -34,5 +35,23 @@ bool attn_parse_count(struct attn_slice s, int64_t *out);
 
 /* A finite number, all of the text. */
 bool attn_parse_real(const char *text, double *out);
+
+/* A short decimal that reads back as the same double. */
+void attn_print_real(double x, char text[32]);
+
+/* ---- op=rope (problem-rope.c) ---- */
+
+/* Values of the keys rope, band and pairs; false if malformed. */
+bool attn_rope_parse(struct attn_rope *r, const char *value);
+bool attn_rope_parse_band(struct attn_rope *r, const char *value);
+bool attn_rope_parse_pairs(struct attn_rope *r, const char *value);
+
+/* What a string left out, with op=rope. */
+void attn_rope_defaults(struct attn_problem *p);
+
+int attn_rope_check(const struct attn_problem *p, char *err, size_t errlen);
+
+/* The keys that differ from the defaults, each behind a blank. */
+void attn_rope_print(const struct attn_problem *p, char *buf, size_t len);
 
 #endif

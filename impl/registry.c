@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * registry.c - the const table of built-in implementations.
+ * registry.c - the const table of built-in implementations, and which problems one takes.
  *
  * Adding one: declare it, add its row, and its line in impl/SOURCES. The order of the table is the
  * order of every listing; naive comes first, since others are compared with it.
@@ -38,4 +38,19 @@ static const struct attn_impl *const builtins[] = {
 const struct attn_impl *const *attn_builtins(void)
 {
   return builtins;
+}
+
+/* Options that a kernel takes only if it names them. */
+static const char *untold(const struct attn_impl *impl, const struct attn_problem *p)
+{
+  if (p->op == ATTN_ROPE && !(impl->takes & ATTN_TAKES_ROPE))
+    return "no op=rope";
+  return NULL;
+}
+
+const char *attn_unsupported(const struct attn_impl *impl, const struct attn_problem *p,
+                             const struct attn_device *dev)
+{
+  const char *no = untold(impl, p);
+  return no ? no : impl->unsupported(p, dev);
 }

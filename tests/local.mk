@@ -31,6 +31,7 @@ unit_tests = \
   tests/unit/device-host \
   tests/unit/problem \
   tests/unit/problem-count \
+  tests/unit/problem-rope \
   tests/unit/problem-sweep \
   tests/unit/reference-paged \
   tests/unit/reference-backward \

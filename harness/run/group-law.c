@@ -111,7 +111,7 @@ int group_law_run(const struct attn_impl *impl, struct device *dev, struct law_s
 {
   struct away a = {.impl = impl, .dev = dev};
   char err[128];
-  if (attn_problem_check(&s->p, err, sizeof err) || impl->unsupported(&s->p, &dev->info))
+  if (attn_problem_check(&s->p, err, sizeof err) || attn_unsupported(impl, &s->p, &dev->info))
     return ATTN_EUNSUPPORTED;
   arena_init(&a.arena, dev);
   int status = prepare(&a, s);

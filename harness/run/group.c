@@ -57,7 +57,7 @@ static int prepare(struct group_work *w, struct live *l)
   const struct attn_impl *impl = l->c->impl;
   const struct attn_problem *p = &w->g->problem;
   struct record *r = &l->c->record;
-  const char *no = impl->unsupported(p, &w->dev->info);
+  const char *no = attn_unsupported(impl, p, &w->dev->info);
   if (no) {
     group_end(l->c, STATUS_UNSUPPORTED, "%s", no);
     if (strstr(no, "GiB") && impl->workspace) /* too large: by how much is worth a record */

@@ -222,7 +222,8 @@ static int wild(void *ctx, const struct attn_args *a, void *stream)
                                               prepare,                  \
                                               id,                       \
                                               finish,                   \
-                                              NULL}
+                                              NULL,                     \
+                                              0}
 
 CHEAT(fair, "does what it is asked");
 CHEAT(ten_ms, "does what it is asked, in 10 ms at least");

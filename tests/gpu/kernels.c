@@ -286,7 +286,7 @@ static void judge_gaps(int i, struct tensors *t, struct placed *x, struct attn_a
   struct ref_verdict v = {0};
   char why[256] = "";
   bool clean = true;
-  if (impls[i]->unsupported(t->p, &dev.info))
+  if (attn_unsupported(impls[i], t->p, &dev.info))
     return;
   taken[i]++;
   int status = tensors_poison_outputs(t);

@@ -141,7 +141,7 @@ static void test_refusals(void)
       char err[256];
       attn_problem_parse(cases[c].text, &p, err, sizeof err);
       struct attn_device dev = {.sram_bytes = cases[c].sram, .memory_bytes = (size_t)1 << 40};
-      const char *reason = impls[i]->unsupported(&p, &dev);
+      const char *reason = attn_unsupported(impls[i], &p, &dev);
       ok(reason && strstr(reason, cases[c].reason), "%s refuses %s", impls[i]->name, cases[c].text);
     }
   struct attn_problem p;

@@ -276,7 +276,7 @@ static inline struct ran run_on(struct attn_machine *m, const struct attn_impl *
                                 struct fixture *f)
 {
   struct attn_device dev = device_of(m);
-  struct ran r = {.refused = impl->unsupported(&f->p, &dev), .status = ATTN_EUNSUPPORTED};
+  struct ran r = {.refused = attn_unsupported(impl, &f->p, &dev), .status = ATTN_EUNSUPPORTED};
   if (r.refused)
     return r;
   f->args.workspace_bytes = impl->workspace(&f->p, &dev);

@@ -204,7 +204,7 @@ static const struct {
     {"s=512 sk=4k", "s gives sq and sk"},
     {"s=512 seqs=3", "seqs gives the lengths"},
     {"b=2 seqs=3x4", "seqs gives the lengths"},
-    {"sq=512 op=forward", "op=forward: want fwd, bwd, decode or append"},
+    {"sq=512 op=forward", "op=forward: want fwd, bwd, decode, append or rope"},
     {"sq=512 dtype=bfloat16", "dtype=bfloat16: want fp32, bf16 or fp16"},
     {"sq=512 mask=causl", "mask=causl: want none, causal, causal-topleft or window:L:R"},
     {"sq=512 mask=window:5", "mask=window:5: want"},
