@@ -77,6 +77,12 @@ libattnbench_a_SOURCES += \
   harness/gate/stats-effect.c \
   harness/gate/stats-test.c
 
+# serve/: the serving scenario: KV cache, prefix cache, traces, batching, decoder.
+libattnbench_a_SOURCES += \
+  harness/serve/fragment.c harness/serve/fragment.h \
+  harness/serve/kv.c harness/serve/kv.h \
+  harness/serve/pages.c harness/serve/pages.h
+
 # cli/: the command line, a file a command.
 bin_PROGRAMS += attnbench
 attnbench_SOURCES = \

@@ -40,6 +40,7 @@ unit_tests = \
   tests/unit/reference-verdict \
   tests/unit/report \
   tests/unit/schema \
+  tests/unit/serve-kv \
   tests/unit/sha256 \
   tests/unit/stats \
   tests/unit/stats-change \
