@@ -81,7 +81,12 @@ libattnbench_a_SOURCES += \
 libattnbench_a_SOURCES += \
   harness/serve/fragment.c harness/serve/fragment.h \
   harness/serve/kv.c harness/serve/kv.h \
-  harness/serve/pages.c harness/serve/pages.h
+  harness/serve/pages.c harness/serve/pages.h \
+  harness/serve/prefix.c harness/serve/prefix.h \
+  harness/serve/recount.c harness/serve/recount.h \
+  harness/serve/trace.c harness/serve/trace.h \
+  harness/serve/trace-azure.c \
+  harness/serve/trace-mooncake.c
 
 # cli/: the command line, a file a command.
 bin_PROGRAMS += attnbench

@@ -41,6 +41,8 @@ unit_tests = \
   tests/unit/report \
   tests/unit/schema \
   tests/unit/serve-kv \
+  tests/unit/serve-prefix \
+  tests/unit/serve-trace \
   tests/unit/sha256 \
   tests/unit/stats \
   tests/unit/stats-change \
@@ -87,6 +89,7 @@ cli_tests = \
   tests/cli/seeds.sh
 TESTS += $(cli_tests)
 EXTRA_DIST += tests/unit/simulate.h tests/flip.h
+EXTRA_DIST += tests/traces/mooncake.jsonl tests/traces/azure.csv
 EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
 
 # The zoo of planted faults: the sources of impl/cpu, one line changed in each.
