@@ -103,6 +103,7 @@ attnbench_SOURCES = \
   harness/cli/doctor.c harness/cli/doctor.h \
   harness/cli/minimize.c harness/cli/minimize.h \
   harness/cli/options.c harness/cli/options.h \
+  harness/cli/tell.c \
   harness/cli/zoo.c harness/cli/zoo.h \
   harness/cli/zoo-print.c
 attnbench_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)

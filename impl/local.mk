@@ -26,6 +26,7 @@ libattnbench_a_SOURCES = \
   impl/cpu/split-decode.c \
   impl/cpu/split-decode.h \
   impl/dropout.h \
+  impl/echo.h \
   impl/model.c \
   impl/model.h \
   impl/problem.c \

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "impl/echo.h"
 #include "impl/model.h"
 #include "impl/problem.h"
 
@@ -56,9 +57,9 @@ static int read_lines(FILE *f, const char *path, struct attn_model *m, char *err
     while (attn_next_piece(&at, &piece))
       if (!attn_split_pair(piece, &key, &value) || !set_pair(m, key, value))
         return attn_fail(err, errlen,
-                         "%s:%d: \"%.*s\": want key=number with the keys of a model: layers "
+                         "%s:%d: \"%s\": want key=number with the keys of a model: layers "
                          "hidden ffn vocab hq hkv d context window rope_theta",
-                         path, number, (int)piece.len, piece.text);
+                         path, number, ATTN_ECHO(piece.text, piece.len));
   }
   return ferror(f) ? attn_fail(err, errlen, "%s: %s", path, strerror(errno)) : ATTN_OK;
 }
@@ -79,8 +80,8 @@ int attn_model_read(const char *models_dir, const char *name, struct attn_model 
   char path[1024];
   memset(m, 0, sizeof *m);
   if (strchr(name, '/') || !*name || strlen(name) >= sizeof m->name)
-    return attn_fail(err, errlen, "model=%.60s: want the name of a file NAME.model in %s", name,
-                     models_dir);
+    return attn_fail(err, errlen, "model=%s: want the name of a file NAME.model in %s",
+                     ATTN_ECHOS(name), models_dir);
   strcpy(m->name, name);
   if (snprintf(path, sizeof path, "%s/%s.model", models_dir, name) >= (int)sizeof path)
     return attn_fail(err, errlen, "model=%s: the path of the models is too long", name);

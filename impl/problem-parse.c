@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "impl/echo.h"
 #include "impl/problem.h"
 
 #define COUNT "a whole number from 1, k = 1024 and M = 1048576 allowed"
@@ -288,7 +289,8 @@ static const struct key keys[NKEYS] = {
     [ATTENTION] = {"attention", "a number above 0", set_attention},
 };
 
-/* Edit distance, for "did you mean". */
+/* Edit distance, for "did you mean": asked only where at most half of the key was mistyped and no
+ * other key is as near. */
 static int distance(struct attn_slice a, const char *b)
 {
   int row[16], nb = (int)strlen(b);
@@ -311,8 +313,10 @@ static int unknown_key(struct attn_slice key, char *err, size_t errlen)
 {
   char list[256] = "";
   int best = 0, best_distance = 99;
+  bool tie = false;
   for (int i = 0; i < NKEYS; i++) {
     int away = distance(key, keys[i].name);
+    tie = away < best_distance ? false : tie || away == best_distance;
     if (away < best_distance) {
       best = i;
       best_distance = away;
@@ -320,9 +324,9 @@ static int unknown_key(struct attn_slice key, char *err, size_t errlen)
     strcat(strcat(list, " "), keys[i].name);
   }
   char hint[40] = "";
-  if (best_distance <= 2)
+  if (!tie && best_distance <= 2 && 2 * best_distance <= (int)strlen(keys[best].name))
     snprintf(hint, sizeof hint, "did you mean %s? ", keys[best].name);
-  return attn_fail(err, errlen, "unknown key \"%.*s\": %sknown keys:%s", (int)key.len, key.text,
+  return attn_fail(err, errlen, "unknown key \"%s\": %sknown keys:%s", ATTN_ECHO(key.text, key.len),
                    hint, list);
 }
 
@@ -333,8 +337,8 @@ static int parse_pair(struct attn_slice piece, struct attn_problem *p, unsigned 
   char text[ATTN_PROBLEM_TEXT];
   if (!attn_split_pair(piece, &key, &value))
     return attn_fail(err, errlen,
-                     "\"%.*s\" has no '=': write key=value (lists belong to suites and sweeps)",
-                     (int)piece.len, piece.text);
+                     "\"%s\" has no '=': write key=value (lists belong to suites and sweeps)",
+                     ATTN_ECHO(piece.text, piece.len));
   int i = 0;
   while (i < NKEYS && !attn_slice_is(key, keys[i].name))
     i++;
@@ -349,7 +353,7 @@ static int parse_pair(struct attn_slice piece, struct attn_problem *p, unsigned 
     if (keys[i].set(p, text))
       return ATTN_OK;
   }
-  return attn_fail(err, errlen, "%.*s: want %s", (int)piece.len, piece.text, keys[i].want);
+  return attn_fail(err, errlen, "%s: want %s", ATTN_ECHO(piece.text, piece.len), keys[i].want);
 }
 
 /* ---- defaults ------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "impl/echo.h"
 #include "impl/model.h"
 #include "impl/problem.h"
 
@@ -49,8 +50,8 @@ struct sweep {
 static struct value *new_value(struct sweep *s, struct axis *a)
 {
   if (a->count == MAX_VALUES) {
-    attn_fail(s->err, s->errlen, "%.*s has more than %d values: split the line", (int)a->key.len,
-              a->key.text, MAX_VALUES);
+    attn_fail(s->err, s->errlen, "%s has more than %d values: split the line",
+              ATTN_ECHO(a->key.text, a->key.len), MAX_VALUES);
     return NULL;
   }
   return &a->values[a->count++];
@@ -74,8 +75,8 @@ static int add_range(struct sweep *s, struct axis *a, struct attn_slice text, co
   struct attn_slice high = {dots + 2, text.len - low.len - 2};
   if (!attn_parse_count(low, &from) || !attn_parse_count(high, &to) || from < 1 || from > to)
     return attn_fail(s->err, s->errlen,
-                     "%.*s=%.*s: want FROM..TO with 1 <= FROM <= TO, which doubles (512..16k)",
-                     (int)a->key.len, a->key.text, (int)text.len, text.text);
+                     "%s=%s: want FROM..TO with 1 <= FROM <= TO, which doubles (512..16k)",
+                     ATTN_ECHO(a->key.text, a->key.len), ATTN_ECHO(text.text, text.len));
   for (int64_t n = from;; n *= 2) {
     struct value *v = new_value(s, a);
     if (!v)
@@ -112,16 +113,16 @@ static int read_axes(struct sweep *s, const char *text)
     if (attn_split_pair(piece, &key, &value)) {
       for (int i = 0; i < s->count; i++)
         if (same(s->axes[i].key, key))
-          return attn_fail(s->err, s->errlen, "%.*s is given twice: keep one", (int)key.len,
-                           key.text);
+          return attn_fail(s->err, s->errlen, "%s is given twice: keep one",
+                           ATTN_ECHO(key.text, key.len));
       if (s->count == MAX_AXES)
         return attn_fail(s->err, s->errlen, "more than %d keys", MAX_AXES);
       s->axes[s->count++] = (struct axis){.key = key};
     } else if (s->count) {
       value = piece;
     } else {
-      return attn_fail(s->err, s->errlen, "\"%.*s\" has no '=': write key=value", (int)piece.len,
-                       piece.text);
+      return attn_fail(s->err, s->errlen, "\"%s\" has no '=': write key=value",
+                       ATTN_ECHO(piece.text, piece.len));
     }
     int rc = add_value(s, &s->axes[s->count - 1], value);
     if (rc)
@@ -205,8 +206,8 @@ static int add_quotient(const struct sweep *s, struct text *t, const char *total
   int64_t total = number_of(s, total_key);
   struct attn_slice given = current(a);
   if (total < 1)
-    return attn_fail(s->err, s->errlen, "%s=%.*s: want a whole number from 1", total_key,
-                     (int)given.len, given.text);
+    return attn_fail(s->err, s->errlen, "%s=%s: want a whole number from 1", total_key,
+                     ATTN_ECHO(given.text, given.len));
   if (find(s, key))
     return attn_fail(s->err, s->errlen, "%s=%lld gives %s: leave %s out", total_key,
                      (long long)total, key, key);

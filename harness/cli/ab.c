@@ -21,6 +21,7 @@
 #include "harness/cli/ab.h"
 #include "harness/base/rng.h"
 #include "harness/run/worker.h"
+#include "impl/echo.h"
 
 #define PROBLEMS 4000                 /* on a command line */
 #define WORDS (PROBLEMS + GIVEN + 16) /* of it */
@@ -60,7 +61,7 @@ static int name_side(struct ab_side *s, const char *word, char *err, size_t errl
   snprintf(err, errlen,
            "--ab %s: no implementation, plugin (.so) or program of this name; attnbench list names "
            "the implementations, and a program is given with its folder",
-           word);
+           ATTN_ECHO(word, n));
   return -1;
 }
 
@@ -78,7 +79,7 @@ int scratch_open(char *folder, size_t len, const char *keep, char *err, size_t e
     snprintf(folder, len, "%s", keep);
     if (!mkdir(keep, 0777) || errno == EEXIST)
       return 0;
-    snprintf(err, errlen, "--keep %s: %s", keep, strerror(errno));
+    snprintf(err, errlen, "--keep %s: %s", ATTN_ECHOS(keep), strerror(errno));
     return -1;
   }
   snprintf(folder, len, "%s/attnbench.XXXXXX", tmp && *tmp ? tmp : "/tmp");

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "harness/cli/ab.h"
+#include "impl/echo.h"
 
 #define AA_PROCESSES 7
 #define NEAR 0.01 /* medians that differ by less are counted as near */
@@ -87,8 +89,10 @@ static int compare_all(struct aa *a, const char *const *files, int n, char *err,
 {
   struct cells base, now = {0};
   int status = cells_read(&base, files[0], NULL, err, errlen);
+  tell_skipped(&base);
   for (int i = 1; i < n && !status; i++) {
     status = cells_read(&now, files[i], NULL, err, errlen);
+    tell_skipped(&now);
     if (!status)
       status = compare_runs(a, &base, &now, err, errlen);
     cells_free(&base);
@@ -208,26 +212,43 @@ static int measure_and_conclude(struct aa *a, char *err, size_t errlen)
   return code;
 }
 
-/* Words that are all files are runs that exist; otherwise they are problems. */
-static bool are_files(const struct options *o)
+/* A problem has an '='; what has none, or is there, is a file. */
+static bool is_file(const char *word)
 {
+  return !strchr(word, '=') || !access(word, F_OK);
+}
+
+/* How many words are files; -1 and a line in err if there are problems, too. */
+static int count_files(const struct options *o, char *err, size_t errlen)
+{
+  const char *file = NULL, *problem = NULL;
   for (int i = 0; i < o->nwords; i++)
-    if (strchr(o->words[i], '=') || access(o->words[i], R_OK))
-      return false;
-  return o->nwords > 0;
+    *(is_file(o->words[i]) ? &file : &problem) = o->words[i];
+  if (!file || !problem)
+    return file ? o->nwords : 0;
+  snprintf(err, errlen, "aa: %s is a file and %s a problem: give files of runs, or what to run",
+           ATTN_ECHOS(file), ATTN_ECHOS(problem));
+  return -1;
 }
 
 static int aa(struct options *o)
 {
-  char err[1024] = "out of memory";
+  char err[1400] = "out of memory";
   struct aa a = {.o = o};
-  int code;
+  int code, files = count_files(o, err, sizeof err);
   if (!o->processes_given)
     o->run.processes = AA_PROCESSES;
-  if (are_files(o))
-    code = o->nwords > 1 ? conclude(&a, o->words, o->nwords, err, sizeof err)
-                         : complain(EXIT_USAGE, "aa: one file has none to be compared with; give "
-                                                "several runs of the same build");
+  if (files == 1 && access(o->words[0], R_OK)) {
+    snprintf(err, sizeof err, "aa: %s: %s; and it is no problem, which is key=value",
+             ATTN_ECHOS(o->words[0]), strerror(errno));
+    files = -1;
+  }
+  if (files < 0)
+    code = complain(EXIT_USAGE, err);
+  else if (files)
+    code = files > 1 ? conclude(&a, o->words, o->nwords, err, sizeof err)
+                     : complain(EXIT_USAGE, "aa: one file has none to be compared with; give "
+                                            "several runs of the same build");
   else if (command_device(o, err, sizeof err))
     code = complain(EXIT_ENVIRONMENT, err);
   else if (command_problems(o, 0, "prefill", err, sizeof err))

@@ -12,32 +12,43 @@
 
 #define AB_PROCESSES 10
 
-/* Something to say beside the result, on stderr. */
-static void remark(const char *line)
+/* Says why the floor was not used, where it was not. */
+static void tell_floor(const struct comparison *c, const struct noise_floor *f)
 {
-  fprintf(stderr, "attnbench: %s\n", line);
-}
-
-static bool floor_used(const struct comparison *c)
-{
-  for (int i = 0; i < c->n; i++)
-    if (isfinite(c->item[i].of[QUANTITY_TIME].floor) && c->item[i].of[QUANTITY_TIME].verdict)
-      return true;
-  return c->judged == 0;
+  char line[640];
+  const struct compared *judged = NULL;
+  for (int i = 0; i < c->n; i++) {
+    const struct finding *time = &c->item[i].of[QUANTITY_TIME];
+    if (time->verdict && isfinite(time->floor))
+      return;
+    judged = time->verdict ? &c->item[i] : judged;
+  }
+  if (!judged)
+    return;
+  if (floor_same_device(f, judged->now))
+    snprintf(line, sizeof line,
+             "--floor: not used: it holds for %zu processes a side, and here are %zu; repeat aa "
+             "with --processes %zu",
+             f->processes, c->processes, c->processes);
+  else
+    snprintf(line, sizeof line,
+             "--floor: not used: it is of %s, and the results are of %s; aa measures one there",
+             f->on.name, judged->now->on.name);
+  remark(line);
 }
 
 static int conclude(const struct options *o, const struct comparison *c,
                     const struct compare_print *p)
 {
-  if (o->gate.compare.floor && !floor_used(c))
-    remark("--floor: measured on another device, or with more processes a side; not used");
+  if (o->gate.compare.floor)
+    tell_floor(c, o->gate.compare.floor);
   o->gate.format->print(c, p, stdout);
   return comparison_well(c) ? EXIT_OK : EXIT_VERDICT;
 }
 
 static int compare_files(struct options *o)
 {
-  char err[1024], line[640];
+  char err[1024];
   struct cells base = {0}, now = {0};
   struct comparison c = {0};
   int code = EXIT_USAGE;
@@ -45,13 +56,8 @@ static int compare_files(struct options *o)
       !cells_read(&now, o->words[1], NULL, err, sizeof err) &&
       !compare_cells(&base, &now, &o->gate.compare, &c, err, sizeof err)) {
     struct compare_print p = {o->words[0], o->words[1], o->gate.all};
-    for (int i = 0; i < 2; i++) {
-      const struct cells *side = i ? &now : &base;
-      snprintf(line, sizeof line, "%.500s: skipped %d lines that are no records", side->file,
-               side->bad);
-      if (side->bad)
-        remark(line);
-    }
+    tell_skipped(&base);
+    tell_skipped(&now);
     code = conclude(o, &c, &p);
   } else {
     complain(code, err);

@@ -43,15 +43,20 @@ static int history(struct options *o)
 {
   char err[1024];
   const struct compare_options *c = &o->gate.compare;
-  const double magnitude[QUANTITIES] = {c->threshold, c->bytes_threshold, c->bytes_threshold,
-                                        c->error_threshold};
+  const struct history_options how = {
+      c->quantities,
+      LEVEL,
+      {c->threshold, c->bytes_threshold, c->bytes_threshold, c->error_threshold},
+      c->anyway};
   struct history h = {0};
   int code = EXIT_OK, changes = 0;
   if (o->nwords < 2)
     return complain(EXIT_USAGE, "history needs results files in their order; attnbench run --out "
                                 "writes them");
-  if (history_read(&h, o->words, o->nwords, c->quantities, LEVEL, magnitude, err, sizeof err))
+  if (history_read(&h, o->words, o->nwords, &how, err, sizeof err))
     code = complain(EXIT_USAGE, err);
+  for (int i = 0; i < h.nfiles && !code; i++)
+    tell_skipped(&h.cells[i]);
   for (int i = 0; i < h.n && !code; i++)
     for (size_t k = 0; k < h.series[i].changes; k++, changes++)
       show_change(&h, &h.series[i], k);

@@ -9,6 +9,8 @@
 
 #include "harness/cli/options.h"
 
+#define IMPLS 512 /* built in and loaded */
+
 static void print_name(const char *name, void *ctx)
 {
   (void)ctx;
@@ -41,16 +43,20 @@ static int list_problems(struct options *o)
 static int list_impls(const struct options *o)
 {
   const struct device_ops *const *all = device_all();
-  const struct attn_impl *impl;
+  const struct attn_impl *impl[IMPLS];
+  char err[1024];
+  int kind = CATALOG_ANY_DEVICE;
+  if (o->run.device)
+    kind = o->run.device == &device_host ? ATTN_CPU : ATTN_CUDA;
+  int n = catalog_select(kind, o->run.impls, impl, IMPLS, err, sizeof err);
+  if (n < 0)
+    return complain(EXIT_USAGE, err);
   for (int i = 0; all[i]; i++) {
     const char *why = all[i]->absent();
     printf("device %-8s %s\n", all[i]->name, why ? why : "present");
   }
-  for (int i = 0; (impl = catalog_impl(i)); i++) {
-    const char *device = impl->device == ATTN_CUDA ? "cuda" : "cpu";
-    if (!o->run.device || !strcmp(o->run.device->name, device))
-      printf("%-26s %s\n", impl->name, impl->summary);
-  }
+  for (int i = 0; i < n; i++)
+    printf("%-26s %s\n", impl[i]->name, impl[i]->summary ? impl[i]->summary : "");
   return EXIT_OK;
 }
 

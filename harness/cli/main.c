@@ -9,6 +9,7 @@
 
 #include "harness/record/build.h"
 #include "harness/cli/options.h"
+#include "impl/echo.h"
 
 static const struct command *const commands[] = {&cmd_list, &cmd_verify,  &cmd_run,    &cmd_compare,
                                                  &cmd_aa,   &cmd_history, &cmd_report, &cmd_doctor};
@@ -48,7 +49,7 @@ static int written(int code)
 
 int main(int argc, char **argv)
 {
-  char err[256];
+  char err[1024];
   if (argc < 2)
     return usage(stderr);
   if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
@@ -60,6 +61,6 @@ int main(int argc, char **argv)
   for (size_t i = 0; i < COMMANDS; i++)
     if (!strcmp(argv[1], commands[i]->name))
       return written(command(commands[i], argc - 2, argv + 2));
-  snprintf(err, sizeof err, "unknown command %.64s; attnbench --help lists them", argv[1]);
+  snprintf(err, sizeof err, "unknown command %s; attnbench --help lists them", ATTN_ECHOS(argv[1]));
   return complain(EXIT_USAGE, err);
 }

@@ -12,26 +12,34 @@
 #include <unistd.h>
 
 #include "harness/cli/options.h"
+#include "impl/echo.h"
 
 typedef int (*setter)(struct options *o, const char *value);
 
-static int number(const char *text, double lo, double hi, double *x)
+/* A refusal is left in o->refused. */
+static int number(struct options *o, const char *text, bool whole, double lo, double hi, double *x)
 {
   char *end;
   errno = 0;
+  snprintf(o->refused, sizeof o->refused, "want a %snumber from %.10g to %.10g",
+           whole ? "whole " : "", lo, hi);
   *x = strtod(text, &end);
   if (*end == 'k' && !end[1])
     *x *= 1024, end++;
   else if (*end == 'M' && !end[1])
     *x *= 1048576, end++;
-  return errno || end == text || *end || !(*x >= lo && *x <= hi) ? -1 : 0;
+  bool fits = *x >= lo && *x <= hi && (!whole || *x == floor(*x));
+  return errno || end == text || *end || !fits ? -1 : 0;
 }
+
+/* Of the type, that is. */
+#define WHOLE(type) ((type)0.5 == 0)
 
 #define NUMBER(name, field, type, lo, hi)               \
   static int name(struct options *o, const char *value) \
   {                                                     \
     double x;                                           \
-    if (number(value, lo, hi, &x))                      \
+    if (number(o, value, WHOLE(type), lo, hi, &x))      \
       return -1;                                        \
     o->field = (type)x;                                 \
     return 0;                                           \
@@ -72,7 +80,7 @@ FLAG(set_anyway, o->gate.compare.anyway = true)
 static int set_samples(struct options *o, const char *value)
 {
   double x;
-  if (number(value, 1, GROUP_SAMPLES, &x))
+  if (number(o, value, true, 1, GROUP_SAMPLES, &x))
     return -1;
   o->run.group.samples_min = o->run.group.samples_max = (int)x;
   return 0;
@@ -81,7 +89,7 @@ static int set_samples(struct options *o, const char *value)
 static int set_processes(struct options *o, const char *value)
 {
   double x;
-  if (number(value, 1, 1000, &x))
+  if (number(o, value, true, 1, 1000, &x))
     return -1;
   o->run.processes = (int)x;
   o->processes_given = true;
@@ -213,7 +221,8 @@ static const struct row {
     {"ci", "W", "stop when the 95 % interval is narrower than W of the median (default 0.005)",
      OPT_TIME, true, set_ci},
     {"no-counters", NULL, "measure time only", OPT_TIME, true, set_no_counters},
-    {"ab", NULL, "measure A and B now, interleaved: implementations, plugins (.so), or attnbench's",
+    {"ab", NULL,
+     "measure A and B now, interleaved: implementations, plugins (.so) or attnbench programs",
      OPT_COMPARE, false, set_ab},
     {"threshold", "PART", "of time: a smaller change is none (default 0.005)", OPT_JUDGE, false,
      set_threshold},
@@ -293,8 +302,8 @@ static int take(struct options *o, const struct command *c, int argc, char **arg
   size_t n = equals ? (size_t)(equals - name) : strlen(name);
   const struct row *r = find(name, n, c->options);
   if (!r) {
-    snprintf(err, errlen, "%s: unknown option --%.*s; attnbench %s --help lists them", c->name,
-             (int)n, name, c->name);
+    snprintf(err, errlen, "%s: unknown option --%s; attnbench %s --help lists them", c->name,
+             ATTN_ECHO(name, n), c->name);
     return -1;
   }
   const char *value = equals ? equals + 1 : r->arg && argc > 1 ? argv[1] : NULL;
@@ -302,10 +311,12 @@ static int take(struct options *o, const struct command *c, int argc, char **arg
     snprintf(err, errlen, "--%s %s", r->name, r->arg ? "needs a value" : "takes no value");
     return -1;
   }
+  o->refused[0] = '\0';
   int bad = r->set ? r->set(o, value) : catalog_plugin(value, err, errlen);
   if (bad) {
     if (r->set)
-      snprintf(err, errlen, "--%s %s: not understood; %s", r->name, value ? value : "", r->help);
+      snprintf(err, errlen, "--%s %s: %s; %s", r->name, ATTN_ECHOS(value ? value : ""),
+               o->refused[0] ? o->refused : "not understood", r->help);
     return -1;
   }
   remember(o, r, value);
@@ -360,7 +371,7 @@ int options_parse(struct options *o, const struct command *c, int argc, char **a
       i += used;
     } else if (!words_only && argv[i][0] == '-' && argv[i][1]) {
       snprintf(err, errlen, "%s: unknown option %s; attnbench %s --help lists them", c->name,
-               argv[i], c->name);
+               ATTN_ECHOS(argv[i]), c->name);
       return -1;
     } else {
       o->words[o->nwords++] = argv[i++];
@@ -374,10 +385,4 @@ void options_free(struct options *o)
 {
   free(o->words);
   catalog_problems_free(&o->problems);
-}
-
-int complain(int code, const char *line)
-{
-  fprintf(stderr, "attnbench: %s\n", line);
-  return code;
 }

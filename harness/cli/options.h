@@ -57,6 +57,7 @@ struct options {
   bool list_suites, list_models;
   const char *list_problems;
   char repro[512];
+  char refused[80]; /* why the last value was, or "" */
 };
 
 struct command {
@@ -80,7 +81,11 @@ int command_problems(struct options *o, int from, const char *default_suite, cha
                      size_t errlen);
 int command_device(struct options *o, char *err, size_t errlen);
 
-/* Prints "attnbench: LINE" to stderr and returns code. */
+/* Prints "attnbench: LINE" to stderr, whatever is in it in one line, and returns code. */
 int complain(int code, const char *line);
+/* The same without a code: something to say beside the result. */
+void remark(const char *line);
+/* Says how many lines of a results file were none that this version reads. */
+void tell_skipped(const struct cells *c);
 
 #endif

@@ -57,6 +57,7 @@ static int host_open(struct device *dev, const struct device_options *o)
              cores, sram);
     return ATTN_ENOMEM;
   }
+  attn_machine_watch(h->machine, o->beats);
   dev->info = (struct attn_device){.kind = ATTN_CPU,
                                    .index = 0,
                                    .multiprocessors = cores,

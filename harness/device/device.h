@@ -70,6 +70,8 @@ struct device_options {
   int index;         /* which GPU */
   size_t sram_bytes; /* cpu device: M; 0 is one SM's 227 KiB */
   int cores;         /* cpu device: worker threads; 0 is all */
+  volatile uint64_t
+      *beats; /* grows while a launch makes progress, where the device sees it; NULL */
 };
 
 struct device_ops {

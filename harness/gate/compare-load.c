@@ -10,6 +10,7 @@
 
 #include "harness/gate/compare.h"
 #include "harness/record/store.h"
+#include "impl/echo.h"
 
 /* ---- one record ------------------------------------------------------------------------------ */
 
@@ -200,9 +201,12 @@ static int take(json_t *record, int line, void *ctx)
   const json_t *time = json_object_get(record, "time");
   struct cell key = {.impl = (char *)text(record, "impl"),
                      .problem = (char *)text(record, "problem")};
-  if ((r->impl && strcmp(r->impl, key.impl)) ||
-      json_integer_value(json_object_get(record, "schema")) > RECORD_SCHEMA)
+  if (r->impl && strcmp(r->impl, key.impl))
     return 0;
+  if (json_integer_value(json_object_get(record, "schema")) > RECORD_SCHEMA) {
+    r->cells->newer++;
+    return 0;
+  }
   key.cache = one_of(text(time, "cache"), "cold", "warm");
   key.mode = one_of(text(time, "mode"), "rested", "sustained");
   read_conditions(&key.on, record);
@@ -257,14 +261,14 @@ int cells_read(struct cells *c, const char *file, const char *impl, char *err, s
 {
   struct reading r = {c, impl};
   *c = (struct cells){.file = file};
-  snprintf(err, errlen, "%s: out of memory", file);
+  snprintf(err, errlen, "%s: out of memory", ATTN_ECHOS(file));
   if (store_read(file, take, &r, &c->bad, err, errlen))
     return -1;
   fold_untimed(c);
   if (c->n)
     return 0;
-  snprintf(err, errlen, "%s: no records%s%s; attnbench run --out writes them", file,
-           impl ? " of " : "", impl ? impl : "");
+  snprintf(err, errlen, "%s: no records%s%s%s; attnbench run --out writes them", ATTN_ECHOS(file),
+           impl ? " of " : "", impl ? impl : "", c->newer ? " but of a newer version" : "");
   return -1;
 }
 

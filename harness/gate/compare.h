@@ -47,7 +47,8 @@ struct cell {
 struct cells {
   const char *file;
   struct cell *item;
-  int n, bad; /* bad: lines that are no records */
+  bool shared;       /* history: another file has one of its cells */
+  int n, bad, newer; /* lines that are no records; records of a schema that is not known yet */
 };
 
 /* Reads a results file; of one implementation only, where impl is not NULL. -1 and a line in err.
@@ -81,6 +82,7 @@ struct noise_floor {
 int floor_read(struct noise_floor *f, const char *file, char *err, size_t errlen);
 int floor_write(const struct noise_floor *f, const char *file, char *err, size_t errlen);
 void floor_free(struct noise_floor *f);
+bool floor_same_device(const struct noise_floor *f, const struct cell *c);
 /* The relative change that a cell shows without cause; NaN: not known for so few processes. */
 double floor_of(const struct noise_floor *f, const struct cell *c, size_t processes);
 

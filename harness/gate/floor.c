@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "harness/gate/compare.h"
+#include "impl/echo.h"
 
 #define FLOOR_SCHEMA 1
 
@@ -67,22 +68,24 @@ static int read_floor(struct noise_floor *f, const json_t *j)
 
 int floor_read(struct noise_floor *f, const char *file, char *err, size_t errlen)
 {
-  json_error_t why;
-  json_t *j = json_load_file(file, JSON_REJECT_DUPLICATES, &why);
+  FILE *in = fopen(file, "r");
   *f = (struct noise_floor){0};
-  if (!j) {
-    snprintf(err, errlen, "--floor %s: %s; attnbench aa --out writes one", file, why.text);
+  if (!in) {
+    snprintf(err, errlen, "--floor %s: cannot be read: %s; attnbench aa --out writes one",
+             ATTN_ECHOS(file), strerror(errno));
     return -1;
   }
+  json_t *j = json_loadf(in, JSON_REJECT_DUPLICATES, NULL);
+  fclose(in);
   int bad = strcmp(text(j, "kind"), "noise floor") != 0 ||
             json_integer_value(json_object_get(j, "schema")) != FLOOR_SCHEMA;
   if (bad)
     snprintf(err, errlen,
-             "--floor %s: no noise floor that this version reads; attnbench aa --out "
-             "writes one",
-             file);
+             "--floor %s: holds no noise floor (or one that this version does not know); attnbench "
+             "aa --out writes one, which results files are not",
+             ATTN_ECHOS(file));
   else if ((bad = read_floor(f, j)))
-    snprintf(err, errlen, "--floor %s: out of memory", file);
+    snprintf(err, errlen, "--floor %s: out of memory", ATTN_ECHOS(file));
   json_decref(j);
   return bad ? -1 : 0;
 }
@@ -116,7 +119,8 @@ int floor_write(const struct noise_floor *f, const char *file, char *err, size_t
                 "floor", real(f->overall), "cells", cells_json(f));
   int bad = !j || json_dump_file(j, file, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
   if (bad)
-    snprintf(err, errlen, "--out %s: noise floor not written: %s", file, strerror(errno));
+    snprintf(err, errlen, "--out %s: noise floor not written: %s", ATTN_ECHOS(file),
+             strerror(errno));
   json_decref(j);
   return bad ? -1 : 0;
 }
@@ -131,10 +135,14 @@ void floor_free(struct noise_floor *f)
   *f = (struct noise_floor){0};
 }
 
+bool floor_same_device(const struct noise_floor *f, const struct cell *c)
+{
+  return !strcmp(f->on.name, c->on.name) && !strcmp(f->on.uuid_hash, c->on.uuid_hash);
+}
+
 double floor_of(const struct noise_floor *f, const struct cell *c, size_t processes)
 {
-  if (processes < f->processes || strcmp(f->on.name, c->on.name) ||
-      strcmp(f->on.uuid_hash, c->on.uuid_hash))
+  if (processes < f->processes || !floor_same_device(f, c))
     return NAN;
   for (int i = 0; i < f->n; i++)
     if (cell_same(&f->cell[i].key, c))

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "harness/gate/history.h"
+#include "impl/echo.h"
 
 #define SEED 1 /* of the permutations: the same files, the same answer */
 
@@ -81,28 +82,74 @@ double history_level(const struct series *s, size_t k, bool after)
   return stats_median(x, n);
 }
 
-int history_read(struct history *h, const char *const *files, int nfiles, unsigned quantities,
-                 double level, const double magnitude[QUANTITIES], char *err, size_t errlen)
+static unsigned both_have(const struct cell *a, const struct cell *b)
+{
+  unsigned has = 0;
+  for (int q = 0; q < QUANTITIES; q++)
+    if (a->value[q] > 0 && b->value[q] > 0)
+      has |= 1u << q;
+  return has;
+}
+
+/* A case that comes again must come from the same device, clocks and inputs. A file that shares no
+ * case with any other is not of this history. */
+static int related(struct history *h, const struct history_options *o, char *err, size_t errlen)
+{
+  for (int f = 1; f < h->nfiles; f++)
+    for (int i = 0; i < h->cells[f].n; i++) {
+      const struct cell *now = &h->cells[f].item[i], *before = NULL;
+      int g = f;
+      while (!before && g-- > 0)
+        before = find(&h->cells[g], now);
+      if (!before)
+        continue;
+      h->cells[f].shared = h->cells[g].shared = true;
+      if (!o->anyway &&
+          conditions_match(before, now, o->quantities & both_have(before, now), err, errlen))
+        return -1;
+    }
+  for (int f = 0; f < h->nfiles; f++)
+    if (!h->cells[f].shared) {
+      snprintf(err, errlen, "%s: has no case in common with the other files: no history of these",
+               ATTN_ECHOS(h->files[f]));
+      return -1;
+    }
+  return 0;
+}
+
+static int add_file(struct history *h, int f, unsigned quantities)
+{
+  for (int i = 0; i < h->cells[f].n; i++) {
+    if (seen(h, f, &h->cells[f].item[i]))
+      continue;
+    for (int q = 0; q < QUANTITIES; q++)
+      if (quantities >> q & 1 && add_series(h, &h->cells[f].item[i], q))
+        return -1;
+  }
+  return 0;
+}
+
+int history_read(struct history *h, const char *const *files, int nfiles,
+                 const struct history_options *o, char *err, size_t errlen)
 {
   *h = (struct history){.files = files};
+  snprintf(err, errlen, "out of memory");
   h->cells = calloc((size_t)nfiles, sizeof *h->cells);
   for (; h->cells && h->nfiles < nfiles; h->nfiles++)
     if (cells_read(&h->cells[h->nfiles], files[h->nfiles], NULL, err, errlen))
       return -1;
-  snprintf(err, errlen, "out of memory");
+  if (!h->cells || related(h, o, err, errlen))
+    return -1;
   for (int f = 0; f < h->nfiles; f++)
-    for (int i = 0; i < h->cells[f].n; i++) {
-      if (seen(h, f, &h->cells[f].item[i]))
-        continue;
-      for (int q = 0; q < QUANTITIES; q++)
-        if (quantities >> q & 1 && add_series(h, &h->cells[f].item[i], q))
-          return -1;
+    if (add_file(h, f, o->quantities)) {
+      snprintf(err, errlen, "out of memory");
+      return -1;
     }
   for (int i = 0; i < h->n; i++) {
     fill(h, &h->series[i]);
-    search(&h->series[i], level, magnitude[h->series[i].quantity]);
+    search(&h->series[i], o->level, o->magnitude[h->series[i].quantity]);
   }
-  return h->cells ? 0 : -1;
+  return 0;
 }
 
 void history_free(struct history *h)

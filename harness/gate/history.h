@@ -24,9 +24,16 @@ struct history {
   int n;
 };
 
-/* -1 and a line in err. level and magnitude are those of stats_changes. */
-int history_read(struct history *h, const char *const *files, int nfiles, unsigned quantities,
-                 double level, const double magnitude[QUANTITIES], char *err, size_t errlen);
+struct history_options {
+  unsigned quantities;                 /* bit set of 1 << quantity */
+  double level, magnitude[QUANTITIES]; /* those of stats_changes */
+  bool anyway;                         /* whatever the conditions */
+};
+
+/* -1 and a line in err: a file that holds no records, files that have no case in common, or results
+ * of different devices, clocks or inputs. */
+int history_read(struct history *h, const char *const *files, int nfiles,
+                 const struct history_options *o, char *err, size_t errlen);
 void history_free(struct history *h);
 /* Median of the values before or after change k, up to the next. */
 double history_level(const struct series *s, size_t k, bool after);

@@ -123,11 +123,23 @@ static double resample(const double *x, const size_t *start, size_t processes, d
   return stats_median_of(outer, processes);
 }
 
+/* A bootstrap of n units has (n-1)/n of the unbiased variance, and the normal's tails where
+ * Student's are due (Hesterberg 2015). */
+static void widen(struct stats_interval *ci, double at, double n)
+{
+  double by = sqrt(n / (n - 1)) * stats_t_quantile(0.975, n - 1) / stats_normal_quantile(0.975);
+  ci->lo = at + by * (ci->lo - at);
+  ci->hi = at + by * (ci->hi - at);
+  ci->lo = ci->lo > 0 || at <= 0 ? ci->lo : 0; /* of positive samples, a positive interval */
+}
+
 struct stats_interval stats_process_interval(const double *x, const size_t *start, size_t processes,
                                              uint64_t seed)
 {
   struct stats_interval ci = {NAN, NAN};
   size_t longest = 0;
+  if (processes == 1 && start[1] - start[0] < STATS_LEAST)
+    return ci;
   for (size_t p = 0; p < processes; p++) {
     size_t n = start[p + 1] - start[p];
     if (n == 0)
@@ -145,6 +157,8 @@ struct stats_interval stats_process_interval(const double *x, const size_t *star
   qsort(medians, RESAMPLES, sizeof *medians, ascending);
   ci.lo = sorted_quantile(medians, RESAMPLES, 0.025);
   ci.hi = sorted_quantile(medians, RESAMPLES, 0.975);
+  if (processes > 1 && processes < STATS_LEAST)
+    widen(&ci, stats_process_median(x, start, processes), (double)processes);
 out:
   free(inner);
   free(outer);

@@ -21,13 +21,16 @@ double stats_min(const double *x, size_t n);
 double stats_quantile(const double *x, size_t n, double q); /* linear interpolation (type 7) */
 double stats_median_of(double *scratch, size_t n);          /* the same median; reorders scratch */
 
-/* 95 % percentile-bootstrap interval of the median; of one process's samples. Degenerate (lo == hi
- * == median) for n == 1. The resampling is seeded: same samples, same interval. */
+/* 95 % percentile-bootstrap interval of the median; of one process's samples. NaN below
+ * STATS_LEAST samples: even their whole range covers the median less often (1 - 2^(1-n)). The
+ * resampling is seeded: same samples, same interval. */
+#define STATS_LEAST 6
 struct stats_interval stats_median_interval(const double *x, size_t n, uint64_t seed);
 
 /* The same, hierarchical (Kalibera & Jones, ISMM'13): the samples of process p are x[start[p]] to
  * x[start[p+1]-1]; resamples processes, then samples inside; the statistic is the median of the
- * processes' medians. With one process it is stats_median_interval. */
+ * processes' medians. With one process it is stats_median_interval; with fewer than STATS_LEAST the
+ * interval is moved apart by what a bootstrap of so few lacks. */
 struct stats_interval stats_process_interval(const double *x, const size_t *start, size_t processes,
                                              uint64_t seed);
 double stats_process_median(const double *x, const size_t *start, size_t processes);

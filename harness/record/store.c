@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "harness/record/store.h"
+#include "impl/echo.h"
 
 static int write_all(int fd, const char *text, size_t n)
 {
@@ -46,7 +47,7 @@ int store_open(struct store *s, const char *path, char *err, size_t errlen)
   snprintf(s->path, sizeof s->path, "%s", path);
   s->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (s->fd < 0) {
-    snprintf(err, errlen, "%s: cannot write results: %s; choose another --out", path,
+    snprintf(err, errlen, "%s: cannot write results: %s; choose another --out", ATTN_ECHOS(path),
              strerror(errno));
     return -1;
   }
@@ -105,7 +106,7 @@ int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx
   int status = 0, line = 0;
   *bad = 0;
   if (!f) {
-    snprintf(err, errlen, "%s: cannot read results: %s", path, strerror(errno));
+    snprintf(err, errlen, "%s: cannot read results: %s", ATTN_ECHOS(path), strerror(errno));
     return -1;
   }
   while (!status && getline(&text, &size, f) >= 0) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "harness/run/catalog.h"
+#include "impl/echo.h"
 
 #define MAX_PLUGIN_IMPLS 256
 
@@ -66,7 +67,7 @@ int catalog_plugin(const char *file, char *err, size_t errlen)
   void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   const struct attn_plugin *plugin = so ? dlsym(so, "attn_plugin") : NULL;
   if (!so) {
-    snprintf(err, errlen, "--plugin %s: %s", file, dlerror());
+    snprintf(err, errlen, "--plugin %s", ATTN_ECHOS(dlerror()));
     return -1;
   }
   if (!plugin) {
@@ -117,10 +118,8 @@ static int unmatched(const char *patterns, uint64_t used, const char *device, ch
   for (int i = 0; at && i < 64; i++) {
     size_t n = strcspn(at, ",");
     if (!(used >> i & 1)) {
-      snprintf(err, errlen,
-               "--impl %.*s: no such implementation for device %s; attnbench list "
-               "shows them",
-               (int)n, at, device);
+      snprintf(err, errlen, "--impl %s: no such implementation%s; attnbench list shows them",
+               ATTN_ECHO(at, n), device);
       return -1;
     }
     at = at[n] ? at + n + 1 : NULL;
@@ -128,16 +127,21 @@ static int unmatched(const char *patterns, uint64_t used, const char *device, ch
   return 0;
 }
 
-int catalog_select(enum attn_device_kind kind, const char *patterns, const struct attn_impl **list,
-                   int max, char *err, size_t errlen)
+int catalog_select(int kind, const char *patterns, const struct attn_impl **list, int max,
+                   char *err, size_t errlen)
 {
   const struct attn_impl *impl;
   uint64_t used = 0;
   int n = 0;
   for (int i = 0; (impl = catalog_impl(i)); i++)
-    if (impl->device == kind && matches(patterns, impl->name, &used) && n < max)
+    if ((kind == CATALOG_ANY_DEVICE || (int)impl->device == kind) &&
+        matches(patterns, impl->name, &used) && n < max)
       list[n++] = impl;
-  if (unmatched(patterns, used, kind == ATTN_CUDA ? "cuda" : "cpu", err, errlen))
+  if (unmatched(patterns, used,
+                kind == ATTN_CUDA  ? " for device cuda"
+                : kind == ATTN_CPU ? " for device cpu"
+                                   : "",
+                err, errlen))
     return -1;
   return n;
 }
@@ -183,7 +187,7 @@ static FILE *open_suite(const char *name, char *path, size_t len, char *err, siz
   }
   if (!f)
     snprintf(err, errlen, "--suite %s: no such suite (%s); attnbench list --suites shows them",
-             name, strerror(errno));
+             ATTN_ECHOS(name), strerror(errno));
   return f;
 }
 

@@ -18,10 +18,12 @@ int catalog_plugin(const char *file, char *err, size_t errlen);
 /* Built-ins, then plugins; NULL behind the last. */
 const struct attn_impl *catalog_impl(int i);
 
-/* Those of a device kind whose names match one of the comma-separated shell patterns (NULL: all),
- * at most max, in order. -1 and a line in err if a pattern matches nothing. */
-int catalog_select(enum attn_device_kind kind, const char *patterns, const struct attn_impl **list,
-                   int max, char *err, size_t errlen);
+/* Those of a device kind (enum attn_device_kind, or any) whose names match one of the
+ * comma-separated shell patterns (NULL: all), at most max, in order. -1 and a line in err if a
+ * pattern matches nothing. */
+#define CATALOG_ANY_DEVICE (-1)
+int catalog_select(int kind, const char *patterns, const struct attn_impl **list, int max,
+                   char *err, size_t errlen);
 
 /* ---- problems ---------------------------------------------------------------------------------
  */

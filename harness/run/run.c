@@ -20,9 +20,11 @@
 int run_open_device(const struct run_options *o, struct group *g, struct device *dev)
 {
   group_stage(g, -1, "open the device");
+  struct device_options how = o->device_options;
   memset(dev, 0, sizeof *dev);
   dev->ops = o->device;
-  int status = dev->ops->open(dev, &o->device_options);
+  how.beats = g->beats;
+  int status = dev->ops->open(dev, &how);
   g->device = *dev;
   return status;
 }

@@ -32,6 +32,17 @@ static const char *number_text(char *buf, size_t n, const char *format, double x
   return buf;
 }
 
+/* Half of the interval in per cent of the median; "-" where so few samples have none. */
+static const char *spread_text(char *buf, size_t n, const struct record *r)
+{
+  double half = 50 * (r->ci_hi_s - r->ci_lo_s) / r->median_s;
+  if (half < 0.005)
+    snprintf(buf, n, "<0.01%%");
+  else
+    number_text(buf, n, "%.2f%%", half);
+  return buf;
+}
+
 void show_heading(bool timed)
 {
   if (timed)
@@ -53,8 +64,7 @@ void show_record(const struct record *r, bool timed)
   printf("%-11s %-22s ", record_status_name(r->status), r->impl);
   if (timed)
     printf("%10s %7s %9s %8s %6s  %s\n", seconds_text(a, sizeof a, r->median_s),
-           number_text(b, sizeof b, "%.2f%%", 50 * (r->ci_hi_s - r->ci_lo_s) / r->median_s),
-           number_text(c, sizeof c, "%.4g", r->tflops),
+           spread_text(b, sizeof b, r), number_text(c, sizeof c, "%.4g", r->tflops),
            number_text(d, sizeof d, "%.3g", moved / r->compulsory_bytes),
            number_text(e, sizeof e, "%.3f", ratio), problem);
   else

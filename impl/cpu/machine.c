@@ -34,6 +34,7 @@ struct machine {
   void *ctx;
   atomic_int_fast64_t next;
   atomic_int status;
+  volatile uint64_t *beats; /* or NULL */
 };
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -90,6 +91,8 @@ static void take_turns(struct machine *m, struct attn_core *core)
   int64_t i;
   while (!atomic_load(&m->status) && (i = atomic_fetch_add(&m->next, 1)) < m->n) {
     core->sram_used = 0;
+    if (m->beats)
+      __atomic_fetch_add(m->beats, 1, __ATOMIC_RELAXED);
     int status = m->body(core, i, m->ctx), none = 0;
     if (status)
       atomic_compare_exchange_strong(&m->status, &none, status);
@@ -210,6 +213,11 @@ void attn_machine_destroy(struct attn_machine *pub)
   pthread_cond_destroy(&m->work);
   pthread_mutex_destroy(&m->lock);
   free(m);
+}
+
+void attn_machine_watch(struct attn_machine *pub, volatile uint64_t *beats)
+{
+  ((struct machine *)pub)->beats = beats;
 }
 
 void attn_machine_reset(struct attn_machine *pub)

@@ -26,6 +26,10 @@ extern "C" {
 struct attn_machine *attn_machine_create(size_t sram_bytes, int ncores);
 void attn_machine_destroy(struct attn_machine *m);
 
+/* From now on *beats grows with every body that begins: what is long but goes on can be told from
+ * what hangs. NULL: nobody looks. */
+void attn_machine_watch(struct attn_machine *m, volatile uint64_t *beats);
+
 /* Zeroes the counters. */
 void attn_machine_reset(struct attn_machine *m);
 /* Bytes moved since the last reset, all cores together, and the largest SRAM use of any core. Any

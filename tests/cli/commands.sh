@@ -47,6 +47,33 @@ bad 2 "cannot read" report /nonexistent/records.jsonl
 bad 2 "--out" verify --device cpu --out /nonexistent/x.jsonl 'b=1 hq=1 sq=8 d=16'
 bad 2 "no-such.so" verify --device cpu --plugin ./no-such.so 'b=1 hq=1 sq=8 d=16'
 
+bad 2 "a whole number from 1 to 512" run --samples 9999
+bad 2 "a whole number from 1 to 512" run --samples 2.5
+bad 2 "a whole number from 0 to 1023" run --gpu -1
+bad 2 "a number from 0 to 1;" run --ci 3
+bad 2 "a whole number from 1 to 1000" aa --comparisons 0
+bad 2 "no such implementation" list --impl 'cpu/pony'
+bad 2 "no such implementation for device cpu" list --device cpu --impl 'cuda/*'
+
+# What was given comes back short, printable and on one line, and what to do still stands behind it.
+long=$(awk 'BEGIN { for (i = 0; i < 3000; i++) printf "x" }')
+wild=$(printf 'a\nb\001\377')
+for given in "$long" "$wild"; do
+  bad 2 "cpu or cuda" run --device "$given"
+  bad 2 "--help lists them" "$given"
+  bad 2 "--help lists them" run "--$given"
+  bad 2 "write key=value" run --device cpu "${given#a?}"
+  bad 2 "known keys" run --device cpu "${given#a?}=1"
+  bad 2 "attnbench list" run --device cpu --impl "$given"
+  bad 2 "attnbench list" run --device cpu --suite "$given"
+  bad 2 "cannot read" compare "$given" "$given"
+  bad 2 "cannot read" report "$given"
+  bad 2 "attnbench aa" compare --floor "$given" a b
+done
+said=$("$ATTNBENCH" run --device "$wild" 2>&1)
+case $said in *'a\x0ab\x01\xff'*) ok 0 "bytes that do not print are escaped" ;; *) ok 1 "bytes that do not print are escaped: $said" ;; esac
+ok $(("$(printf '%s' "$("$ATTNBENCH" run --device "$long" 2>&1)" | wc -c)" > 400)) "a long word is shortened"
+
 bad 2 "--resume needs --out" verify --device cpu --resume 'b=1 hq=1 sq=8 d=16'
 if [ -w /dev/full ]; then
   "$ATTNBENCH" list > /dev/full 2> /dev/null
@@ -58,6 +85,8 @@ for what in --suites --models; do
   ok $((n < 4)) "list $what lists $n"
 done
 list=$("$ATTNBENCH" list --device cpu)
+n=$("$ATTNBENCH" list --device cpu --impl 'cpu/n*' | grep -c '^cpu/')
+is "$n" 1 "list --impl lists what matches and nothing else"
 case $list in *cpu/flash*) ok 0 "list names cpu/flash" ;; *) ok 1 "list names cpu/flash" ;; esac
 doctor=$("$ATTNBENCH" doctor)
 is $? 0 "doctor exits 0"

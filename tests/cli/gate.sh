@@ -58,14 +58,18 @@ attn compare --anyway "$dir/base.jsonl" "$dir/slow.jsonl"
 is $? 1 "--anyway compares"
 echo '{"schema":1,"prob' >> "$dir/seed.jsonl"
 attn compare --anyway "$dir/base.jsonl" "$dir/seed.jsonl"
-grep -q 'skipped 1 lines' "$dir/err"
+grep -q 'skipped 1 line ' "$dir/err"
 ok $? "lines that are no records are counted"
 
+sed 's/sq=16/sq=17/' "$dir/base.jsonl" > "$dir/other.jsonl" # no case in common
 for args in "compare" "compare $dir/base.jsonl" "compare $dir/base.jsonl $dir/none.jsonl" \
   "compare --ab steady/a" "compare --ab no/such cpu/flash" "compare --ab cpu/flash cpu/flash" \
   "compare --format pony a b" "compare --quantities pony a b" \
   "compare --floor $dir/base.jsonl $dir/base.jsonl $dir/same.jsonl" "aa $dir/base.jsonl" \
-  "history $dir/base.jsonl" "history $dir/base.jsonl $dir/none.jsonl"; do
+  "history $dir/base.jsonl" "history $dir/base.jsonl $dir/none.jsonl" \
+  "history $dir/base.jsonl $dir/other.jsonl" "history $dir/base.jsonl $dir/seed.jsonl" \
+  "aa $dir/none.jsonl" "aa $dir/none.jsonl $dir/base.jsonl" "aa $dir/base.jsonl sq=64" \
+  "compare --floor $dir/none.json $dir/base.jsonl $dir/same.jsonl"; do
   # shellcheck disable=SC2086
   attn $args
   is $? 2 "exit 2: $(echo "$args" | sed "s|$dir/||g")"
@@ -116,7 +120,7 @@ attn compare --floor "$dir/high.json" "$dir/base.jsonl" "$dir/slow.jsonl"
 is $? 0 "with one of 5000 % it is not"
 sed 's|"processes": 2|"processes": 9|' "$dir/low.json" > "$dir/more.json"
 attn compare --floor "$dir/more.json" "$dir/base.jsonl" "$dir/slow.jsonl"
-grep -q 'floor: measured.*not used' "$dir/err"
+grep -q 'floor: not used: it holds for 9 processes a side, and here are 5' "$dir/err"
 ok $? "a floor of more processes is not used, and that is said"
 
 # ---- history
@@ -134,6 +138,12 @@ attn history --out "$dir/plot" $files
 is $? 0 "history exits 0"
 is "$(grep -c '^slower  *time' "$dir/out")" 1 "and finds one change of time"
 says 'since .*h09.jsonl, the 9. of 14' "where it happened"
+echo 'torn {' >> "$dir/h03.jsonl"
+# shellcheck disable=SC2086
+attn history $files
+is "$? $(grep -c 'skipped 1 line' "$dir/err")" "0 1" "lines that are no records are told"
+attn history --anyway "$dir/base.jsonl" "$dir/seed.jsonl"
+is $? 0 "--anyway takes other inputs"
 [ -s "$dir/plot/history.gp" ] && [ -s "$dir/plot/history.dat" ]
 ok $? "the plot's script and data"
 if command -v gnuplot > /dev/null; then

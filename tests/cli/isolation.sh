@@ -52,6 +52,11 @@ for c in leaks fair slow; do is "$(status broken/$c "$out")" pass "$c passes bes
 is "$(grep -c '"status":"\(crash\|timeout\|fail\|oom\)".*"median_s"' "$out")" 0 \
   "and what did not pass has no time"
 
+# One run longer than the timeout, on one core, is no hang: every tile of the machine is progress.
+"$ATTNBENCH" verify --device cpu --cores 1 --rows 1 --timeout 1 --impl cpu/flash --quiet \
+  --out "$dir/long.jsonl" 'sq=12k d=128' > "$dir/log" 2>&1
+is "$? $(status cpu/flash "$dir/long.jsonl")" "0 pass" "a run that goes on outlasts --timeout"
+
 # ---- the run
 
 # slowly FILE [OPTIONS]: eight cases of half a second or more, in the background; its number is in $pid

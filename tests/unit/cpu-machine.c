@@ -199,10 +199,27 @@ static void test_tasks(int cores)
   attn_machine_destroy(m);
 }
 
+/* What hangs can be told from what goes on: every task is a beat. */
+static void test_beats(void)
+{
+  struct attn_machine *m = attn_machine_create(4096, 2);
+  struct sizes s = {.floats = {8, 8, 8}};
+  volatile uint64_t beats = 0;
+  attn_machine_watch(m, &beats);
+  for (int i = 0; i < 5; i++)
+    m->parallel(m, 1, allocate, &s);
+  ok(beats == 5, "five tasks are five beats");
+  attn_machine_watch(m, NULL);
+  m->parallel(m, 1, allocate, &s);
+  ok(beats == 5, "nobody looks: nothing is counted");
+  attn_machine_destroy(m);
+}
+
 int main(void)
 {
   test_refusal();
   test_defaults();
+  test_beats();
   test_bytes(ATTN_F32);
   test_bytes(ATTN_BF16);
   test_bytes(ATTN_F16);

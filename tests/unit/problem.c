@@ -182,7 +182,10 @@ static const struct {
     {"", "sq is missing"},
     {"op=append sk=4k", "sq is missing"},
     {"op=decode sq=1", "sk is missing"},
-    {"sq=512 hd=64", "unknown key \"hd\": did you mean hq? known keys: op dtype b hq hkv"},
+    {"sq=512 hd=64", "unknown key \"hd\": known keys: op dtype b hq hkv"}, /* hq as well as d */
+    {"sq=512 zz=64", "unknown key \"zz\": known keys:"},
+    {"sq=512 maks=causal", "did you mean mask?"},
+    {"sq=512 b\x01\xff=1", "unknown key \"b\\x01\\xff\": known keys:"},
     {"sq=512 determinstic=1", "did you mean deterministic?"},
     {"sq=512 flavour=sweet", "unknown key \"flavour\": known keys:"},
     {"sq=512 =3", "unknown key \"\""},
