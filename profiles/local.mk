@@ -18,6 +18,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/prefill.suite \
   profiles/suites/quick-cpu.suite \
   profiles/suites/traffic.suite \
+  profiles/suites/training.suite \
   profiles/suites/verify-fast.suite \
   profiles/suites/verify.suite \
   profiles/suites/zoo.suite \

@@ -26,6 +26,7 @@ libattnbench_a_SOURCES += \
   reports/table-results.c \
   reports/table-summary.c \
   reports/table-throughput.c \
+  reports/table-training.c \
   reports/table.c reports/table.h \
   reports/tables.h \
   reports/view.c

@@ -14,8 +14,9 @@
 #include "reports/tables.h"
 
 const struct table_kind table_kinds[] = {
-    {"summary", table_summary}, {"devices", table_devices}, {"throughput", table_throughput},
-    {"results", table_results}, {"fits", table_fits},       {"reasons", table_reasons},
+    {"summary", table_summary},   {"devices", table_devices}, {"throughput", table_throughput},
+    {"training", table_training}, {"results", table_results}, {"fits", table_fits},
+    {"reasons", table_reasons},
 };
 const int table_kinds_count = sizeof table_kinds / sizeof *table_kinds;
 

@@ -11,6 +11,7 @@ struct table *table_devices(const struct report *r);
 struct table *table_summary(const struct report *r);
 struct table *table_reasons(const struct report *r);
 struct table *table_throughput(const struct report *r);
+struct table *table_training(const struct report *r);
 struct table *table_results(const struct report *r);
 struct table *table_fits(const struct report *r);
 

@@ -103,4 +103,38 @@ static int count_of(const char *text, const char *what)
   return n;
 }
 
+#define FIELDS 64
+
+/* The fields of a CSV line, in place; quotes removed. */
+static int split_csv(char *line, char **fields)
+{
+  int n = 0;
+  char *to = line;
+  for (char *s = line; n < FIELDS; s++) {
+    bool quoted = false;
+    fields[n++] = to;
+    for (; *s && (quoted || *s != ','); s++) {
+      if (*s != '"')
+        *to++ = *s;
+      else if (quoted && s[1] == '"')
+        *to++ = *s++;
+      else
+        quoted = !quoted;
+    }
+    bool end = !*s;
+    *to++ = '\0';
+    if (end)
+      break;
+  }
+  return n;
+}
+
+static int column_of(char **names, int n, const char *name)
+{
+  for (int i = 0; i < n; i++)
+    if (!strcmp(names[i], name))
+      return i;
+  return 0;
+}
+
 #endif

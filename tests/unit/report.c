@@ -23,40 +23,6 @@ static int keep(json_t *record, void *ctx)
 /* ---- numbers ----------------------------------------------------------------------------------
  */
 
-#define FIELDS 64
-
-/* The fields of a CSV line, in place; quotes removed. */
-static int split_csv(char *line, char **fields)
-{
-  int n = 0;
-  char *to = line;
-  for (char *s = line; n < FIELDS; s++) {
-    bool quoted = false;
-    fields[n++] = to;
-    for (; *s && (quoted || *s != ','); s++) {
-      if (*s != '"')
-        *to++ = *s;
-      else if (quoted && s[1] == '"')
-        *to++ = *s++;
-      else
-        quoted = !quoted;
-    }
-    bool end = !*s;
-    *to++ = '\0';
-    if (end)
-      break;
-  }
-  return n;
-}
-
-static int column_of(char **names, int n, const char *name)
-{
-  for (int i = 0; i < n; i++)
-    if (!strcmp(names[i], name))
-      return i;
-  return 0;
-}
-
 static const struct {
   const char *column, *object, *member;
 } numbers[] = {
@@ -242,6 +208,53 @@ static void test_fits(void)
   ok(file_has("out/tables/fits.md", "| cpu/flash | M | -0.9"), "flash traffic falls as 1/M");
 }
 
+/* ---- training ---------------------------------------------------------------------------------
+ */
+
+static double number_of(const char *problem, const char *impl, const char *object,
+                        const char *member)
+{
+  for (size_t i = 0; i < json_array_size(records); i++) {
+    const json_t *r = json_array_get(records, i);
+    if (!strcmp(json_string_value(json_object_get(r, "problem")), problem) &&
+        !strcmp(json_string_value(json_object_get(r, "impl")), impl))
+      return stored(json_object_get(json_object_get(r, object), member));
+  }
+  return NAN;
+}
+
+/* Wrong fields in the line of a forward problem. */
+static int wrong_training(char **names, char **fields, int n)
+{
+  const char *impl = fields[column_of(names, n, "impl")];
+  struct attn_problem p;
+  char problem[ATTN_PROBLEM_TEXT];
+  attn_problem_parse(fields[column_of(names, n, "problem")], &p, err, sizeof err);
+  double forward = number_of(fields[column_of(names, n, "problem")], impl, "time", "median_s");
+  p.op = ATTN_BWD;
+  attn_problem_print(&p, problem, sizeof problem);
+  double backward = number_of(problem, impl, "time", "median_s");
+  double rate = strtod(fields[column_of(names, n, "tokens_per_s")], NULL);
+  double again = strtod(fields[column_of(names, n, "recomputed_s")], NULL);
+  double peak = strtod(fields[column_of(names, n, "peak_bytes")], NULL);
+  return !(fabs(rate * (forward + backward) / (double)(p.b * p.sq) - 1) < 1e-6) +
+         !(fabs(again * 5 / backward - 1) < 1e-6) +
+         (peak != number_of(problem, impl, "memory", "peak_bytes"));
+}
+
+static void test_training(void)
+{
+  char *text = text_of("out/tables/training.csv"), *at = text, *line;
+  char *names[FIELDS], *fields[FIELDS];
+  int wrong = 0, rows = 0, n = split_csv(strsep(&at, "\n"), names);
+  for (; (line = strsep(&at, "\n")) && *line; rows++)
+    wrong += split_csv(line, fields) == n ? wrong_training(names, fields, n) : 1;
+  ok(rows >= 10 && wrong == 0,
+     "training: %d rows; tokens/s is tokens over forward and backward, Q K^T a fifth of backward",
+     rows);
+  free(text);
+}
+
 /* ---- bad input --------------------------------------------------------------------------------
  */
 
@@ -352,6 +365,7 @@ int main(void)
   else
     skip("figures: gnuplot is missing");
   test_fits();
+  test_training();
   test_bad_input();
   test_escapes();
   test_two_files();
