@@ -4,7 +4,8 @@
 libattnbench_a_SOURCES += \
   harness/base/clock.h \
   harness/base/rng.h \
-  harness/base/sha256.c harness/base/sha256.h
+  harness/base/sha256.c harness/base/sha256.h \
+  harness/base/spent.c harness/base/spent.h
 
 # device/: memory, launches, clocks and counters of host and GPU.
 libattnbench_a_SOURCES += \

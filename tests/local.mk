@@ -44,6 +44,7 @@ unit_tests = \
   tests/unit/serve-prefix \
   tests/unit/serve-trace \
   tests/unit/sha256 \
+  tests/unit/spent \
   tests/unit/stats \
   tests/unit/stats-change \
   tests/unit/stats-effect \

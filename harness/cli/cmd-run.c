@@ -47,6 +47,7 @@ int command_device(struct options *o, char *err, size_t errlen)
 static void print_summary(const struct run_summary *s)
 {
   const char *separator = "";
+  char wall[400];
   for (int i = 0; i <= STATUS_CRASH; i++) {
     if (s->count[i] || i == STATUS_PASS || i == STATUS_FAIL) {
       printf("%s%d %s", separator, s->count[i], record_status_name(i));
@@ -55,7 +56,8 @@ static void print_summary(const struct run_summary *s)
   }
   if (s->resumed)
     printf(", %d recorded before", s->resumed);
-  printf("\n");
+  spent_print(&s->spent, wall, sizeof wall);
+  printf("\n%s\n", wall);
 }
 
 static bool all_well(const struct run_summary *s)

@@ -134,7 +134,7 @@ WORD(set_gate_out, gate.out)
 static int set_quick(struct options *o, const char *value)
 {
   (void)value;
-  o->run.group.samples_min = 5;
+  o->run.group.samples_min = STATS_LEAST;
   o->run.group.samples_max = 10;
   o->run.group.seconds = 2;
   return 0;

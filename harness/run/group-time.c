@@ -54,16 +54,25 @@ static int sample(struct group_work *w, struct live *l, double gap)
   struct device_sample s;
   struct record *r = &l->c->record;
   t.rest_s += gap;
+  enum spent_on before = spent_enter(w->g->spent, SPENT_CHECKS);
   int status = group_check_ahead(w);
+  spent_enter(w->g->spent, SPENT_TIMING);
   if (!status)
     status = w->dev->ops->time(w->dev, &t, group_launch, l, &s);
+  spent_enter(w->g->spent, SPENT_TIMING);
   if (status) {
     group_end(l->c, STATUS_CRASH, "time: %s", w->dev->error);
     return ATTN_EDEVICE;
   }
+  spent_move(w->g->spent, SPENT_KERNELS, s.seconds);
+  if (t.mode == MODE_RESTED)
+    spent_move(w->g->spent, SPENT_PAUSES, t.rest_s);
+  spent_enter(w->g->spent, SPENT_CHECKS);
   r->samples[r->n++] = s.seconds;
   r->sample_mhz = r->n == 1 ? s.mhz : r->sample_mhz + (s.mhz - r->sample_mhz) / r->n;
-  return group_check_behind(w, l);
+  status = group_check_behind(w, l);
+  spent_enter(w->g->spent, before);
+  return status;
 }
 
 /* Sustained mode: everything in turn, unsampled, until the clocks have settled. */
@@ -71,6 +80,7 @@ static int warm_up(struct group_work *w)
 {
   double until = clock_now() + WARM_UP_S;
   struct device_sample s;
+  enum spent_on before = spent_enter(w->g->spent, SPENT_KERNELS);
   while (w->o->timing.mode == MODE_SUSTAINED && clock_now() < until) {
     bool any = false;
     for (int i = 0; i < w->g->n; i++) {
@@ -84,6 +94,7 @@ static int warm_up(struct group_work *w)
     if (!any)
       break;
   }
+  spent_enter(w->g->spent, before);
   return ATTN_OK;
 }
 

@@ -126,16 +126,21 @@ static int run_cases(struct group_work *w)
     group_stage(w->g, i, "prepare");
     status = prepare(w, &w->live[i]);
   }
+  spent_enter(w->g->spent, SPENT_CHECKS);
   if (!status)
     status = each_ready(w, "verify", w->o->zoo ? group_zoo : group_verify);
   if (!status && w->o->laws && !w->o->zoo)
     status = each_ready(w, "laws", group_laws);
+  spent_enter(w->g->spent, SPENT_REST);
   if (!status && w->o->time)
     status = group_time(w);
+  spent_enter(w->g->spent, SPENT_COUNTERS);
   if (!status && w->o->count)
     status = group_count(w);
+  spent_enter(w->g->spent, SPENT_CHECKS);
   if (!status && (w->o->time || w->o->count))
     status = verify_afresh(w);
+  spent_enter(w->g->spent, SPENT_REST);
   return status;
 }
 
@@ -190,6 +195,7 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
   struct group_work w = {.g = g, .dev = dev, .o = o, .arena = &arena, .tensors = &tensors};
   arena_init(&arena, dev);
   group_stage(g, -1, "operands");
+  spent_enter(g->spent, SPENT_INPUTS);
   int status = tensors_create(&tensors, &g->problem, &arena);
   tensors.regime = o->regime;
   if (!status)
@@ -198,7 +204,9 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
     end_all(g, status_of(status), "operands", dev->error);
     goto out;
   }
+  spent_enter(g->spent, SPENT_REST);
   status = run_cases(&w);
+  spent_enter(g->spent, SPENT_INPUTS); /* their end */
   if (!status)
     conclude(&w);
   else if (status != ATTN_EDEVICE)

@@ -9,6 +9,7 @@
 #ifndef HARNESS_GROUP_H
 #define HARNESS_GROUP_H
 
+#include "harness/base/spent.h"
 #include "harness/record/record.h"
 #include "harness/run/regime.h"
 #include "harness/run/tensors.h"
@@ -47,6 +48,7 @@ struct group {
   char stage[48]; /* what is being done, for the reason of a crash or timeout */
   bool finished;
   volatile uint64_t *beats; /* grows with progress; the watchdog looks at it */
+  struct spent *spent;      /* of the run; or NULL */
   struct group_case cases[GROUP_CASES];
 };
 

@@ -44,6 +44,7 @@ static int batch_body(void *ctx)
   struct device dev;
   if (run_open_device(t->run->o, &b->g[b->at], &dev))
     return RUN_NO_DEVICE;
+  spent_enter(&b->spent, SPENT_REST);
   for (; b->at < b->n; b->at++) {
     struct group *g = &b->g[b->at];
     if (!open_cases(g))
@@ -54,6 +55,7 @@ static int batch_body(void *ctx)
       return RUN_DEVICE_LOST;
     }
   }
+  spent_enter(&b->spent, SPENT_START);
   dev.ops->close(&dev);
   return 0;
 }
@@ -125,7 +127,11 @@ static int run_workers(struct task *t)
   struct run_batch *b = t->b;
   reopen(b);
   while ((b->at = first_open(b)) < b->n) {
+    spent_enter(&b->spent, SPENT_START);
     struct worker_result end = worker_run(batch_body, tick, t, &b->beats, o->timeout_s);
+    if (end.end != WORKER_DONE)
+      b->spent.now = SPENT_LOST;
+    spent_enter(&b->spent, SPENT_REST);
     struct group *g = b->at < b->n ? &b->g[b->at] : NULL;
     if (end.end == WORKER_STOPPED)
       return t->status ? t->status : ATTN_EINVAL;
@@ -149,6 +155,7 @@ static void prepare_group(struct group *g, const struct run *run, struct run_bat
   g->problem = *p;
   g->ceilings = run->ceilings;
   g->beats = &b->beats;
+  g->spent = &b->spent;
   for (int i = 0; i < run->nimpls; i++) {
     if (run->o->resume && run_is_recorded(run, p, run->impls[i]->name)) {
       run->sum->resumed++;

@@ -18,6 +18,7 @@ enum { RUN_NO_DEVICE = 3, RUN_DEVICE_LOST = 4 };
 /* Lives in memory that workers share. */
 struct run_batch {
   volatile uint64_t beats;
+  struct spent spent;
   int n, at, emitted; /* groups, the one at work, those recorded */
   struct group g[RUN_BATCH];
 };

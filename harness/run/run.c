@@ -41,8 +41,10 @@ static int ceilings_body(void *ctx)
   if (run_open_device(t->o, t->g, &dev))
     return RUN_NO_DEVICE;
   group_stage(t->g, -1, "measure the ceilings");
+  spent_enter(t->g->spent, SPENT_CEILINGS);
   int status = dev.ops->ceilings(&dev, t->o->group.timing.mode, &t->g->ceilings);
   t->g->device = dev;
+  spent_enter(t->g->spent, SPENT_START);
   dev.ops->close(&dev);
   return status ? RUN_DEVICE_LOST : 0;
 }
@@ -54,9 +56,12 @@ static int measure_ceilings(struct run *run, struct run_batch *b, char *err, siz
   if (!run->o->group.time)
     return ATTN_OK;
   g->beats = &b->beats;
+  g->spent = &b->spent;
+  spent_enter(&b->spent, SPENT_START);
   double timeout_s = run->o->timeout_s > CEILINGS_S ? run->o->timeout_s : CEILINGS_S;
   struct worker_result end = worker_run(ceilings_body, NULL, &t, &b->beats, timeout_s);
   run->ceilings = g->ceilings;
+  spent_enter(&b->spent, SPENT_REST);
   if (end.end == WORKER_DONE)
     return ATTN_OK;
   snprintf(err, errlen, "device %s: cannot %s: %s; attnbench doctor says more",
@@ -94,6 +99,8 @@ int run_problems(const struct problem_list *list, const struct run_options *o,
   int lock = -1, status = b ? ATTN_OK : ATTN_ENOMEM;
   memset(sum, 0, sizeof *sum);
   worker_catch_interrupts();
+  if (b)
+    spent_enter(&b->spent, SPENT_REST);
   if (!status && (lock = lock_device(o, err, errlen)) == -2)
     status = ATTN_EDEVICE;
   if (!status)
@@ -106,6 +113,10 @@ int run_problems(const struct problem_list *list, const struct run_options *o,
   }
   sum->interrupted = worker_interrupted();
   run_end(&run);
+  if (b) {
+    spent_enter(&b->spent, SPENT_REST);
+    sum->spent = b->spent;
+  }
   if (lock >= 0)
     close(lock);
   worker_unshare(b, sizeof *b);

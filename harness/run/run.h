@@ -26,6 +26,7 @@ struct run_options {
 struct run_summary {
   int count[STATUS_CRASH + 1]; /* records by status */
   int resumed;                 /* skipped, already recorded */
+  struct spent spent;          /* the wall time */
   bool interrupted;
 };
 

@@ -15,6 +15,9 @@ is $? 0 "run exits 0"
 n=$(wc -l < "$out")
 ok $((n < 2)) "run wrote $n records"
 is "$(grep -c '"status":"pass"' "$out")" "$n" "all pass"
+wall=$(grep '^wall' "$dir/log")
+sum=$(echo "$wall" | grep -o '[a-z ]* [0-9.]* %' | grep -v overhead | awk '{ s += $(NF - 1) } END { print (s > 99 && s < 101) }')
+is "$sum" 1 "the parts of the wall time make 100 %: $wall"
 is "$(grep -c '"source":"io-model"' "$out")" "$n" "all counted by the machine"
 is "$(grep -c "\"problem\":\"$problem\"" "$out")" "$n" "all name the problem canonically"
 is "$(grep -c '"impl_hash":"[0-9a-f]\{64\}"' "$out")" "$n" "all carry the hash of their sources"
