@@ -80,11 +80,14 @@ libattnbench_a_SOURCES += \
 
 # serve/: the serving scenario: KV cache, prefix cache, traces, batching, decoder.
 libattnbench_a_SOURCES += \
+  harness/serve/engine.c harness/serve/engine.h \
   harness/serve/fragment.c harness/serve/fragment.h \
   harness/serve/kv.c harness/serve/kv.h \
   harness/serve/pages.c harness/serve/pages.h \
   harness/serve/prefix.c harness/serve/prefix.h \
   harness/serve/recount.c harness/serve/recount.h \
+  harness/serve/sched.c harness/serve/sched.h \
+  harness/serve/step.h \
   harness/serve/trace.c harness/serve/trace.h \
   harness/serve/trace-azure.c \
   harness/serve/trace-mooncake.c

@@ -42,6 +42,7 @@ unit_tests = \
   tests/unit/schema \
   tests/unit/serve-kv \
   tests/unit/serve-prefix \
+  tests/unit/serve-sched \
   tests/unit/serve-trace \
   tests/unit/sha256 \
   tests/unit/spent \
