@@ -36,8 +36,11 @@ enum attn_status {
 /* ---- problem -------------------------------------------------------------------------------- */
 
 enum attn_op { ATTN_FWD, ATTN_BWD, ATTN_DECODE, ATTN_APPEND, ATTN_ROPE };
-enum attn_dtype { ATTN_F32, ATTN_BF16, ATTN_F16 };
+/* ATTN_E4M3 is the type of a cache alone (enum attn_kv): OCP FP8 E4M3, no infinities, NaN 0x7f and
+ * 0xff. */
+enum attn_dtype { ATTN_F32, ATTN_BF16, ATTN_F16, ATTN_E4M3 };
 enum attn_mask { ATTN_MASK_NONE, ATTN_MASK_CAUSAL, ATTN_MASK_CAUSAL_TOPLEFT, ATTN_MASK_WINDOW };
+enum attn_kv { ATTN_KV_DTYPE, ATTN_KV_E4M3 }; /* what a paged cache holds: dtype, or e4m3 */
 enum attn_layout { ATTN_BSHD, ATTN_BHSD, ATTN_PACKED };
 
 /* count sequences of sq queries on sk keys */
@@ -81,6 +84,8 @@ struct attn_problem {
   uint64_t dropout_seed;
   double scale; /* 0: 1/sqrt(d) */
   int64_t page; /* tokens per KV page (any number above 0); 0: contiguous */
+  enum attn_kv kv;
+  int64_t prefix; /* tokens at the start of all sequences whose pages are the same; 0: none */
   enum attn_layout layout;
   bool deterministic; /* same bits run to run wanted */
   int nruns;
@@ -124,6 +129,9 @@ void attn_problem_seq(const struct attn_problem *p, int64_t s, int64_t *sq, int6
 /* Pages that hold sk keys; 0 without paging. */
 int64_t attn_problem_pages(const struct attn_problem *p, int64_t sk);
 
+/* The type of the elements of k and v. */
+enum attn_dtype attn_problem_kv_type(const struct attn_problem *p);
+
 size_t attn_dtype_size(enum attn_dtype t);
 const char *attn_op_name(enum attn_op op);
 const char *attn_dtype_name(enum attn_dtype t);
@@ -143,7 +151,9 @@ struct attn_tensor {
  * block_table_stride + j / page], slot j % page; sb is the stride of pages, ss that of slots, and
  * no pool is packed.  Pages lie in any order.  Only the first ceil(seqlens_k[n] / page) entries of
  * a row of the table are page numbers, the rest are garbage; slots past the end of a sequence, and
- * pages that no sequence owns, hold NaN and must not reach a result. */
+ * pages that no sequence owns, hold NaN and must not reach a result.  With p->prefix all rows of
+ * the table begin with the same prefix / page entries.  With p->kv == ATTN_KV_E4M3 the pools hold
+ * e4m3, and element x of head h means x * k_scale[h], or x * v_scale[h]. */
 
 /* All pointers are device pointers (host pointers on the cpu device).
  *   q, o, dout, dq   (b, sq, hq, d|dv)        k, dk   (b, sk, hkv, d)       v, dv (b, sk, hkv, dv)
@@ -162,9 +172,10 @@ struct attn_args {
   void *workspace;                            /* at least workspace() bytes, 1024-byte aligned */
   size_t workspace_bytes;
   /* A paged cache only, else NULL; cu_seqlens_k is NULL then. */
-  const int32_t *block_table; /* (b, block_table_stride) */
-  int64_t block_table_stride; /* at least the pages of the longest sequence */
-  const int32_t *seqlens_k;   /* (b), tokens in the cache, the new ones included */
+  const int32_t *block_table;     /* (b, block_table_stride) */
+  int64_t block_table_stride;     /* at least the pages of the longest sequence */
+  const int32_t *seqlens_k;       /* (b), tokens in the cache, the new ones included */
+  const float *k_scale, *v_scale; /* (hkv), above 0; an e4m3 cache only, else NULL */
 };
 
 /* ---- device --------------------------------------------------------------------------------- */
@@ -240,7 +251,8 @@ struct attn_numerics {
 /* Options that a kernel may not know of. What its `takes` does not name is refused for it, so that
  * an option added here never reaches a kernel that would ignore it. */
 enum {
-  ATTN_TAKES_ROPE = 1 << 0, /* op=rope */
+  ATTN_TAKES_ROPE = 1 << 0,   /* op=rope */
+  ATTN_TAKES_FP8_KV = 1 << 1, /* kv=e4m3 */
 };
 
 struct attn_impl {

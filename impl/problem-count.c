@@ -178,13 +178,53 @@ int64_t attn_problem_pages(const struct attn_problem *p, int64_t sk)
   return p->page ? (sk + p->page - 1) / p->page : 0;
 }
 
-/* What takes part of a batch: queries that see a key, keys that some query sees, and entries of the
- * block table that lead to those. */
-static void live_rows(const struct attn_problem *p, double *queries, double *keys, double *entries)
+/* Keys lo .. hi, and the entries of the block table that lead to them. */
+struct live {
+  double keys, entries;
+};
+
+static void live_add(struct live *x, const struct attn_problem *p, int64_t lo, int64_t hi,
+                     double times)
+{
+  if (lo >= hi)
+    return;
+  x->keys += times * (double)(hi - lo);
+  if (p->page)
+    x->entries += times * (double)(attn_problem_pages(p, hi) - lo / p->page);
+}
+
+/* Adds lo .. hi to ranges that are apart and in order, joining what it meets; their number. */
+static int range_join(int64_t (*range)[2], int n, int64_t lo, int64_t hi)
+{
+  int kept = 0, at;
+  for (int i = 0; i < n; i++) {
+    if (range[i][1] < lo || hi < range[i][0]) {
+      range[kept][0] = range[i][0];
+      range[kept++][1] = range[i][1];
+      continue;
+    }
+    lo = least(lo, range[i][0]);
+    hi = most(hi, range[i][1]);
+  }
+  for (at = kept; at > 0 && range[at - 1][0] > lo; at--) {
+    range[at][0] = range[at - 1][0];
+    range[at][1] = range[at - 1][1];
+  }
+  range[at][0] = lo;
+  range[at][1] = hi;
+  return kept + 1;
+}
+
+/* What takes part of a batch: queries that see a key, and keys that some query sees, with their
+ * entries of the block table; those of a shared prefix once, whoever sees them. */
+static void live_rows(const struct attn_problem *p, double *queries, struct live *x)
 {
   struct attn_run uniform;
   const struct attn_run *r;
-  *queries = *keys = *entries = 0;
+  int64_t shared[ATTN_MAX_RUNS][2];
+  int nshared = 0;
+  *queries = 0;
+  *x = (struct live){0, 0};
   for (int n = runs_of(p, &uniform, &r); n--; r++) {
     struct band w = band_of(p, r->sq, r->sk);
     int64_t from = most(0, -(w.shift + w.right)), to = least(r->sq, r->sk + w.left - w.shift);
@@ -194,10 +234,12 @@ static void live_rows(const struct attn_problem *p, double *queries, double *key
     attn_problem_visible(p, r->sq, r->sk, from, &lo, &unused);
     attn_problem_visible(p, r->sq, r->sk, to - 1, &unused, &hi);
     *queries += (double)r->count * (double)(to - from);
-    *keys += (double)r->count * (double)(hi - lo);
-    if (p->page)
-      *entries += (double)r->count * (double)(attn_problem_pages(p, hi) - lo / p->page);
+    live_add(x, p, most(lo, p->prefix), hi, (double)r->count);
+    if (lo < p->prefix)
+      nshared = range_join(shared, nshared, lo, least(hi, p->prefix));
   }
+  for (int i = 0; i < nshared; i++)
+    live_add(x, p, shared[i][0], shared[i][1], 1);
 }
 
 /* Bytes of q, k_new and v_new; they are rotated and written whole. */
@@ -220,17 +262,20 @@ static double appended_entries(const struct attn_problem *p)
   return entries;
 }
 
-/* Each input row that some output depends on, once. Backward is given O and LSE, and counts them.
- */
+/* Each input row that some output depends on, once, and the scales of an e4m3 cache. Backward is
+ * given O and LSE, and counts them. */
 double attn_problem_compulsory_read(const struct attn_problem *p)
 {
   if (p->op == ATTN_ROPE)
     return appended_bytes(p) + 4 * appended_entries(p);
-  double queries, keys, entries, size = (double)attn_dtype_size(p->dtype);
-  live_rows(p, &queries, &keys, &entries);
+  struct live live;
+  double queries, size = (double)attn_dtype_size(p->dtype), heads = (double)p->hkv;
+  live_rows(p, &queries, &live);
   double q = queries * (double)(p->hq * p->d) * size, o = queries * (double)(p->hq * p->dv) * size;
-  double kv = keys * (double)(p->hkv * (p->d + p->dv)) * size, lse = queries * (double)p->hq * 4;
-  return p->op == ATTN_BWD ? q + 2 * o + lse + kv : q + kv + 4 * entries;
+  double key = (double)attn_dtype_size(attn_problem_kv_type(p)) * (double)(p->d + p->dv);
+  double kv = live.keys * heads * key, lse = queries * (double)p->hq * 4;
+  double scales = p->kv && live.keys > 0 ? 2 * heads * 4 : 0;
+  return p->op == ATTN_BWD ? q + 2 * o + lse + kv : q + kv + scales + 4 * live.entries;
 }
 
 /* Every element of the outputs, whether it depends on anything or not. */

@@ -111,6 +111,18 @@ static bool set_page(struct attn_problem *p, const char *value)
   return attn_parse_count(slice(value), &p->page);
 }
 
+static bool set_kv(struct attn_problem *p, const char *value)
+{
+  int i = choose(attn_kv_names, 2, value);
+  p->kv = (enum attn_kv)(i < 0 ? 0 : i);
+  return i >= 0;
+}
+
+static bool set_prefix(struct attn_problem *p, const char *value)
+{
+  return attn_parse_count(slice(value), &p->prefix);
+}
+
 static bool set_rope(struct attn_problem *p, const char *value)
 {
   return attn_rope_parse(&p->rope, value);
@@ -248,7 +260,9 @@ static bool set_seqs(struct attn_problem *p, const char *value)
 
 enum { OP, DTYPE, B, HQ, HKV, S, SQ, SK, SEQS, D, DV, MASK, SOFTCAP, ALIBI, DROPOUT, SCALE, PAGE };
 enum {
-  LAYOUT = PAGE + 1,
+  KV = PAGE + 1,
+  PREFIX,
+  LAYOUT,
   DETERMINISTIC,
   ROPE,
   THETA,
@@ -278,6 +292,8 @@ static const struct key keys[NKEYS] = {
     [DROPOUT] = {"dropout", "P@SEED with 0 < P < 1, or 0 for none", set_dropout},
     [SCALE] = {"scale", "a number above 0", set_scale},
     [PAGE] = {"page", COUNT ", or 0 for contiguous", set_page},
+    [KV] = {"kv", "dtype, or e4m3 for 8-bit pages with a scale for each head", set_kv},
+    [PREFIX] = {"prefix", COUNT ", or 0 for none", set_prefix},
     [LAYOUT] = {"layout", "bshd, bhsd or packed", set_layout},
     [DETERMINISTIC] = {"deterministic", "0 or 1", set_deterministic},
     [ROPE] = {"rope", "none, or linear, ntk, dyn, yarn or llama3 with :FACTOR from 1", set_rope},

@@ -30,13 +30,20 @@ int attn_fail(char *err, size_t errlen, const char *fmt, ...)
 /* ---- names ---------------------------------------------------------------------------------- */
 
 const char *const attn_op_names[] = {"fwd", "bwd", "decode", "append", "rope"};
-const char *const attn_dtype_names[] = {"fp32", "bf16", "fp16"};
+const char *const attn_dtype_names[] = {"fp32", "bf16", "fp16", "e4m3"};
 const char *const attn_mask_names[] = {"none", "causal", "causal-topleft", "window"};
+const char *const attn_kv_names[] = {"dtype", "e4m3"};
 const char *const attn_layout_names[] = {"bshd", "bhsd", "packed"};
 
 size_t attn_dtype_size(enum attn_dtype t)
 {
-  return t == ATTN_F32 ? 4 : 2;
+  static const size_t size[] = {[ATTN_F32] = 4, [ATTN_BF16] = 2, [ATTN_F16] = 2, [ATTN_E4M3] = 1};
+  return size[t];
+}
+
+enum attn_dtype attn_problem_kv_type(const struct attn_problem *p)
+{
+  return p->kv == ATTN_KV_E4M3 ? ATTN_E4M3 : p->dtype;
 }
 
 const char *attn_op_name(enum attn_op op)
@@ -65,8 +72,9 @@ static int check_dimensions(const struct attn_problem *p, char *err, size_t errl
     const char *name;
     int64_t n, min;
   } dims[] = {
-      {"b", p->b, 1},   {"hq", p->hq, 1}, {"hkv", p->hkv, 1}, {"sq", p->sq, 1},
-      {"sk", p->sk, 1}, {"d", p->d, 1},   {"dv", p->dv, 1},   {"page", p->page, 0},
+      {"b", p->b, 1},   {"hq", p->hq, 1},     {"hkv", p->hkv, 1},
+      {"sq", p->sq, 1}, {"sk", p->sk, 1},     {"d", p->d, 1},
+      {"dv", p->dv, 1}, {"page", p->page, 0}, {"prefix", p->prefix, 0},
   };
   for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
     int rc = check_dimension(dims[i].name, dims[i].n, dims[i].min, err, errlen);
@@ -128,6 +136,39 @@ static int check_runs(const struct attn_problem *p, char *err, size_t errlen)
   return ATTN_OK;
 }
 
+/* What only a paged cache has. */
+static int check_cache(const struct attn_problem *p, char *err, size_t errlen)
+{
+  int64_t shortest = p->nruns ? p->runs[0].sk : p->sk;
+  for (int i = 1; i < p->nruns; i++)
+    shortest = p->runs[i].sk < shortest ? p->runs[i].sk : shortest;
+  if (p->page && p->op == ATTN_BWD)
+    return attn_fail(err, errlen,
+                     "page=%lld with op=bwd: gradients have no paged cache; leave "
+                     "page out",
+                     (long long)p->page);
+  if (p->kv && !p->page)
+    return attn_fail(err, errlen,
+                     "kv=%s without pages: only a paged cache has a type of its own; "
+                     "add page=16, or leave kv out",
+                     attn_kv_names[p->kv]);
+  if (p->op == ATTN_ROPE && (p->kv || p->prefix))
+    return attn_fail(err, errlen,
+                     "op=rope writes the problem's dtype into pages of one sequence; leave kv and "
+                     "prefix out");
+  if (p->prefix && (!p->page || p->prefix % p->page))
+    return attn_fail(err, errlen,
+                     "prefix=%lld with page=%lld: sequences share whole pages, so prefix must be a "
+                     "multiple of page",
+                     (long long)p->prefix, (long long)p->page);
+  if (p->prefix > shortest)
+    return attn_fail(err, errlen,
+                     "prefix=%lld is longer than a sequence of %lld tokens: every sequence begins "
+                     "with the prefix, so make it no longer than the shortest",
+                     (long long)p->prefix, (long long)shortest);
+  return ATTN_OK;
+}
+
 static int check_options(const struct attn_problem *p, char *err, size_t errlen)
 {
   bool window = p->mask == ATTN_MASK_WINDOW;
@@ -151,12 +192,7 @@ static int check_options(const struct attn_problem *p, char *err, size_t errlen)
                          ? "seqs= batches are packed: leave layout out"
                          : "layout=packed needs lengths: write seqs=COUNTxSQ/SK+... instead of "
                            "b, sq and sk");
-  if (p->page && p->op == ATTN_BWD)
-    return attn_fail(err, errlen,
-                     "page=%lld with op=bwd: gradients have no paged cache; leave "
-                     "page out",
-                     (long long)p->page);
-  return ATTN_OK;
+  return check_cache(p, err, errlen);
 }
 
 int attn_problem_check(const struct attn_problem *p, char *err, size_t errlen)
@@ -241,6 +277,10 @@ static void put_options(struct out *o, const struct attn_problem *p)
     put_real(o, "scale", p->scale);
   if (p->page)
     put_count(o, "page", p->page);
+  if (p->kv)
+    put(o, " kv=%s", attn_kv_names[p->kv]);
+  if (p->prefix)
+    put_count(o, "prefix", p->prefix);
   if (p->layout == ATTN_BHSD)
     put(o, " layout=bhsd");
   if (p->deterministic)

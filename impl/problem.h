@@ -16,7 +16,8 @@ struct attn_slice {
 /* The words of a problem string, indexed by their enums. */
 extern const char *const attn_op_names[],
     *const attn_dtype_names[], *const attn_mask_names[], *const attn_layout_names[],
-                                                             *const attn_rope_names[];
+                                                             *const attn_rope_names[],
+                                                                 *const attn_kv_names[];
 
 /* Writes one line into err; returns ATTN_EINVAL. */
 __attribute__((format(printf, 3, 4))) int attn_fail(char *err, size_t errlen, const char *fmt, ...);

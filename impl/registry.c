@@ -45,6 +45,8 @@ static const char *untold(const struct attn_impl *impl, const struct attn_proble
 {
   if (p->op == ATTN_ROPE && !(impl->takes & ATTN_TAKES_ROPE))
     return "no op=rope";
+  if (p->kv == ATTN_KV_E4M3 && !(impl->takes & ATTN_TAKES_FP8_KV))
+    return "no kv=e4m3";
   return NULL;
 }
 

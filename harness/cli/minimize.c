@@ -35,7 +35,7 @@ static bool without_option(struct attn_problem *p, int n)
   case 1: p->alibi = false; return true;
   case 2: p->dropout_p = 0, p->dropout_seed = 0; return true;
   case 3: p->scale = 0; return true;
-  case 4: p->page = 0; return true;
+  case 4: p->page = p->prefix = 0, p->kv = ATTN_KV_DTYPE; return true;
   case 5: p->mask = ATTN_MASK_NONE, p->window_left = p->window_right = 0; return true;
   case 6: p->layout = p->nruns ? ATTN_PACKED : ATTN_BSHD; return true;
   case 7: p->hq = p->hkv; return true;
@@ -44,6 +44,9 @@ static bool without_option(struct attn_problem *p, int n)
   case 10: p->hq /= p->hkv, p->hkv = 1; return true;
   case 11: p->dv = p->d; return true;
   case 12: p->d = p->d > 8 ? p->d / 16 * 8 : p->d, p->dv = p->dv > p->d ? p->d : p->dv; return true;
+  case 13: p->kv = ATTN_KV_DTYPE; return true;
+  case 14: p->prefix = 0; return true;
+  case 15: p->prefix = p->page ? p->prefix / 2 / p->page * p->page : 0; return true;
   default: return false;
   }
 }
@@ -88,7 +91,8 @@ static double weight(const struct attn_problem *p)
   double sizes = (double)(attn_problem_total_q(p) + attn_problem_total_k(p)) *
                  (double)(p->hq + p->hkv) * (double)(p->d + p->dv);
   int options = (p->softcap > 0) + p->alibi + (p->dropout_p > 0) + (p->scale != 0) + (p->page > 0) +
-                (p->mask != ATTN_MASK_NONE) + (p->layout != ATTN_BSHD) + p->nruns;
+                (p->kv > 0) + (p->prefix > 0) + (p->mask != ATTN_MASK_NONE) +
+                (p->layout != ATTN_BSHD) + p->nruns;
   return sizes * (1 + options);
 }
 

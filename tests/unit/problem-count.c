@@ -36,8 +36,22 @@ static bool sees(const struct attn_problem *p, int64_t sq, int64_t sk, int64_t i
 
 struct counts {
   double pairs, queries, keys; /* pairs, queries that see a key, keys that some query sees */
+  double entries;              /* pages of these keys */
+  bool prefix[64];             /* keys of the prefix that some query of any sequence sees */
   bool ranges;                 /* attn_problem_visible agreed everywhere */
 };
+
+static void add_keys(const struct attn_problem *p, const bool *seen, int64_t n, struct counts *c)
+{
+  int64_t last = -1;
+  for (int64_t j = 0; j < n; j++) {
+    c->keys += seen[j];
+    if (!seen[j] || !p->page || j / p->page == last)
+      continue;
+    last = j / p->page;
+    c->entries++;
+  }
+}
 
 static void count_sequence(const struct attn_problem *p, int64_t sq, int64_t sk, struct counts *c)
 {
@@ -55,19 +69,23 @@ static void count_sequence(const struct attn_problem *p, int64_t sq, int64_t sk,
     c->pairs += (double)n;
     c->queries += n > 0;
   }
-  for (int64_t j = 0; j < sk; j++)
-    c->keys += seen[j];
+  for (int64_t j = 0; j < p->prefix; j++) {
+    c->prefix[j] |= seen[j];
+    seen[j] = false;
+  }
+  add_keys(p, seen, sk, c);
   free(seen);
 }
 
 static struct counts brute_force(const struct attn_problem *p)
 {
-  struct counts c = {0, 0, 0, true};
+  struct counts c = {.ranges = true};
   for (int64_t s = 0; s < p->b; s++) {
     int64_t sq, sk;
     attn_problem_seq(p, s, &sq, &sk);
     count_sequence(p, sq, sk, &c);
   }
+  add_keys(p, c.prefix, p->prefix, &c);
   return c;
 }
 
@@ -79,14 +97,29 @@ static bool counts_agree(const struct attn_problem *p)
   double rows_q = (double)attn_problem_total_q(p), rows_k = (double)attn_problem_total_k(p);
   bool bwd = p->op == ATTN_BWD;
   double flops = (bwd ? 2.5 : 1) * 2 * (d + dv) * c.pairs * hq;
-  double read = size * (c.queries * hq * d + c.keys * hkv * (d + dv));
+  double read = size * c.queries * hq * d + (p->kv ? 1 : size) * c.keys * hkv * (d + dv);
   double write = size * rows_q * hq * dv + 4 * rows_q * hq;
+  read += 4 * c.entries + (p->kv && c.keys > 0 ? 8 * hkv : 0);
   if (bwd) {
     read += c.queries * hq * (2 * dv * size + 4);
     write = size * (rows_q * hq * d + rows_k * hkv * (d + dv));
   }
   return c.ranges && attn_problem_pairs(p) == c.pairs && attn_problem_flops(p) == flops &&
          attn_problem_compulsory_read(p) == read && attn_problem_compulsory_write(p) == write;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* Pages, e4m3 or not, and a prefix of the shortest of the lengths. */
+static void random_cache(char *text, size_t len, int64_t shortest)
+{
+  int page = 1 + (int)draw(9);
+  int64_t prefix = (int64_t)draw((uint64_t)(shortest / page) + 1) * page;
+  snprintf(text, len, " page=%d kv=%s prefix=%lld", page, draw(2) ? "e4m3" : "dtype",
+           (long long)prefix);
 }
 
 /* A random problem as text: short sequences, every mask, windows of all kinds. */
@@ -102,12 +135,16 @@ static void random_text(char *text, size_t len)
                   (int)draw(30) - 1);
   else
     n += snprintf(text + n, len - (size_t)n, " mask=%s", masks[draw(3)]);
-  if (draw(2))
-    snprintf(text + n, len - (size_t)n, " b=%d sq=%d sk=%d", 1 + (int)draw(3), 1 + (int)draw(40),
-             1 + (int)draw(40));
+  int one = 1 + (int)draw(40), two = (int)draw(20), three = (int)draw(40);
+  bool ragged = draw(2);
+  if (ragged)
+    n += snprintf(text + n, len - (size_t)n, " seqs=%dx%d/%d+2x%d/%d+1x1/%d", 1 + (int)draw(3),
+                  (int)draw(40), one, (int)draw(20), two, 1 + three);
   else
-    snprintf(text + n, len - (size_t)n, " seqs=%dx%d/%d+2x%d/%d+1x1/1", 1 + (int)draw(3),
-             (int)draw(40), (int)draw(40), (int)draw(20), (int)draw(20));
+    n += snprintf(text + n, len - (size_t)n, " b=%d sq=%d sk=%d", 1 + (int)draw(3),
+                  1 + (int)draw(40), one);
+  if (!strncmp(text, "op=fwd", 6) && draw(2))
+    random_cache(text + n, len - (size_t)n, ragged ? least(one, least(two, 1 + three)) : one);
 }
 
 static void random_problems(void)
@@ -137,6 +174,10 @@ static const struct {
     {"sq=5 sk=2 d=1 mask=causal-topleft", 1 + 2 * 4, 4 * 8, 2 * (5 + 4), 5 * 6},
     {"op=decode sk=9 d=1", 9, 4 * 8.5, 2 * (1 + 18), 6},
     {"sq=9 sk=1 d=1 mask=window:0:0", 1, 4, 2 * 3, 9 * 6},
+    {"op=decode b=3 sk=10 d=1 page=4 prefix=8", 30, 4 * 28.5, 2 * (3 + 2 * (8 + 6)) + 4 * 5, 18},
+    {"op=decode sk=9 d=1 hkv=1 hq=2 page=4 kv=e4m3", 9, 8 * 8.5, 2 * 2 + 18 + 8 + 4 * 3, 12},
+    {"op=decode d=1 page=1 prefix=6 mask=window:2:0 seqs=1x1/6+2x1/9+1x1/8", 12, 48,
+     2 * (4 + 2 * (3 + 2 * 3 + 2)) + 4 * 11, 24},
 };
 
 static void known_values(void)
@@ -182,7 +223,7 @@ static void small_functions(void)
   attn_problem_parse("sq=1 scale=0.3", &p, err, sizeof err);
   ok(attn_problem_scale(&p) == 0.3, "a given scale holds");
   ok(attn_dtype_size(ATTN_F32) == 4 && attn_dtype_size(ATTN_BF16) == 2 &&
-         attn_dtype_size(ATTN_F16) == 2,
+         attn_dtype_size(ATTN_F16) == 2 && attn_dtype_size(ATTN_E4M3) == 1,
      "sizes of the types");
 }
 

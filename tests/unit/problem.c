@@ -32,8 +32,8 @@ static bool equal(const struct attn_problem *a, const struct attn_problem *b)
               a->window_right == b->window_right && a->softcap == b->softcap &&
               a->alibi == b->alibi && a->dropout_p == b->dropout_p &&
               a->dropout_seed == b->dropout_seed && a->scale == b->scale && a->page == b->page &&
-              a->layout == b->layout && a->deterministic == b->deterministic &&
-              a->nruns == b->nruns;
+              a->kv == b->kv && a->prefix == b->prefix && a->layout == b->layout &&
+              a->deterministic == b->deterministic && a->nruns == b->nruns;
   for (int i = 0; same && i < a->nruns; i++)
     same = a->runs[i].count == b->runs[i].count && a->runs[i].sq == b->runs[i].sq &&
            a->runs[i].sk == b->runs[i].sk;
@@ -63,6 +63,19 @@ static void random_lengths(struct attn_problem *p)
   }
 }
 
+static void random_cache(struct attn_problem *p)
+{
+  int64_t shortest = p->sk;
+  for (int i = 0; i < p->nruns; i++)
+    shortest = p->runs[i].sk < shortest ? p->runs[i].sk : shortest;
+  p->page = p->op != ATTN_BWD && draw(2) ? 1 << draw(8) : 0;
+  if (p->op == ATTN_ROPE)
+    return;
+  p->kv = p->page && draw(2) ? ATTN_KV_E4M3 : ATTN_KV_DTYPE;
+  if (p->page && draw(2))
+    p->prefix = (int64_t)draw((uint64_t)(shortest / p->page) + 1) * p->page;
+}
+
 static void random_options(struct attn_problem *p)
 {
   p->mask = (enum attn_mask)draw(4);
@@ -75,7 +88,7 @@ static void random_options(struct attn_problem *p)
   p->dropout_p = draw(2) ? real() / 0x1p31 : 0;
   p->dropout_seed = p->dropout_p > 0 ? draw(1u << 31) * draw(1u << 31) * 4 : 0;
   p->scale = draw(2) ? real() : 0;
-  p->page = p->op != ATTN_BWD && draw(2) ? 1 << draw(8) : 0;
+  random_cache(p);
   p->layout = p->nruns ? ATTN_PACKED : draw(2) ? ATTN_BHSD : ATTN_BSHD;
   p->deterministic = draw(2);
 }
@@ -120,9 +133,10 @@ static void longest_text_fits(void)
   attn_problem_parse("hq=2000000000 sq=1 op=append dtype=fp16 mask=window:2000000000:2000000000 "
                      "d=200000000 dv=200000001 softcap=1.2345678901234567e-300 alibi=1 "
                      "dropout=1.2345678901234567e-300@18446744073709551615 deterministic=1 "
-                     "scale=1.2345678901234567e-300 page=2000000000",
+                     "scale=1.2345678901234567e-300 page=1000000000 kv=e4m3",
                      &p, err, sizeof err);
   p.nruns = ATTN_MAX_RUNS;
+  p.prefix = p.page;
   for (int i = 0; i < p.nruns; i++)
     p.runs[i] = (struct attn_run){INT32_MAX, INT32_MAX, INT32_MAX};
   attn_problem_print(&p, text, sizeof text);
@@ -155,6 +169,10 @@ static const struct {
      "deterministic=1 mask=window:-1:0",
      "op=fwd dtype=bf16 b=1 hq=1 hkv=1 sq=7 sk=9 d=128 mask=window:-1:0 softcap=30.5 alibi=1 "
      "dropout=0.25@0 scale=0.1 page=16 layout=bhsd deterministic=1"},
+    {"op=decode sk=40 prefix=32 kv=e4m3 page=16",
+     "op=decode dtype=bf16 b=1 hq=1 hkv=1 sq=1 sk=40 d=128 mask=causal page=16 kv=e4m3 prefix=32"},
+    {"op=decode sk=40 page=16 kv=dtype prefix=0",
+     "op=decode dtype=bf16 b=1 hq=1 hkv=1 sq=1 sk=40 d=128 mask=causal page=16"},
     {"sq=7 scale=20 softcap=0.1",
      "op=fwd dtype=bf16 b=1 hq=1 hkv=1 sq=7 sk=7 d=128 softcap=0.1 scale=20"},
     {"sq=7 alibi=0 page=0 softcap=0 dropout=0 deterministic=0 mask=none layout=bshd dv=128",
@@ -241,6 +259,14 @@ static const struct {
     {"op=append sq=9 sk=8", "op=append has sq=9 queries on sk=8 keys"},
     {"op=decode seqs=3x1/2+1x5/4", "op=decode has sq=5 queries on sk=4 keys"},
     {"op=bwd sq=8 page=16", "page=16 with op=bwd"},
+    {"sq=8 page=16 kv=fp8", "kv=fp8: want dtype, or e4m3"},
+    {"sq=8 kv=e4m3", "kv=e4m3 without pages: "},
+    {"sq=8 dtype=e4m3", "dtype=e4m3: want fp32, bf16 or fp16"},
+    {"sq=64 prefix=16", "prefix=16 with page=0: sequences share whole pages"},
+    {"sq=64 page=16 prefix=24", "prefix=24 with page=16: "},
+    {"sq=64 page=16 prefix=80", "prefix=80 is longer than a sequence of 64 tokens"},
+    {"seqs=3x1/64+2x1/31 page=16 prefix=32", "prefix=32 is longer than a sequence of 31 tokens"},
+    {"sq=64 page=16 prefix=-16", "prefix=-16: want"},
 };
 
 static void bad_input(void)
