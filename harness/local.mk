@@ -60,6 +60,7 @@ libattnbench_a_SOURCES += \
   harness/run/tensors.c harness/run/tensors.h \
   harness/run/tensors-flip.c \
   harness/run/tensors-pages.c \
+  harness/run/tensors-scales.c \
   harness/run/worker.c harness/run/worker.h
 
 # gate/: statistics, and what they say of two runs or of many.

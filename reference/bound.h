@@ -28,6 +28,7 @@ struct ref_units {
   double prob;  /* of P and dS: store or 0 */
   double grad;  /* of partial gradients: store or 0 */
   double exp_rel, tanh_rel;
+  double descale; /* relative, of an element that is multiplied by its scale, or 0 */
   double lambda;
   bool truncates, sum_of_rounded, normalize_first, dropout;
 };
@@ -56,6 +57,7 @@ REF_FN struct ref_units ref_units_of(const struct ref_shape *p, const struct att
   u.grad = num->grad == ATTN_ROUND_STORAGE ? u.store : 0;
   u.exp_rel = num->exp_rel > 0 ? num->exp_rel : 4 * REF_U;
   u.tanh_rel = num->tanh_rel > 0 ? num->tanh_rel : 8 * REF_U;
+  u.descale = p->e4m3 ? 2 * REF_U : 0;
   u.lambda = sqrt(2 * log(2 * (outputs > 1 ? outputs : 1) / REF_ALPHA));
   u.truncates = num->accum_truncates;
   u.sum_of_rounded = num->sum_of_rounded;
@@ -82,9 +84,12 @@ REF_FN struct ref_error ref_score_error(const struct ref_units *u, const struct 
 {
   double scale = fabs(p->scale);
   struct ref_error e = ref_sum_error(u, (double)p->d, scale * qk->abs, scale * qk->range);
+  double descaled = u->descale * scale * qk->abs;
   double stored = u->score > 0 ? u->score * fmax(fabs(r->x), fabs(r->s)) + u->eta * scale : 0;
   double other = 4 * REF_U * (fabs(r->s - shift) + fabs(shift)) + u->exp_rel +
                  changes * (u->exp_rel + 2 * REF_U) + 6 * REF_U * fabs(r->bias);
+  e.det += descaled;
+  e.lin += descaled;
   if (p->cap > 0) {
     double lever = fmin(1.0, 1 - r->t * r->t + 2 * e.det / p->cap);
     e.det *= lever;
@@ -241,7 +246,7 @@ REF_FN double ref_bound_o(const struct ref_units *u, const struct ref_row_sums *
   double det = x->det / shrink + acc.det + sum;
   double rnd2 = x->rnd2 / (shrink * shrink) + acc.rnd * acc.rnd + srnd2;
   double prob = row->twins > REF_TWINS ? det : x->lin / shrink + acc.lin + u->lambda * sqrt(rnd2);
-  double e = fmin(det, prob) + 8 * REF_U * mag;
+  double e = fmin(det, prob) + 8 * REF_U * mag + u->descale * x->abs;
   return e + u->store * (mag + e) + u->floor;
 }
 

@@ -40,7 +40,7 @@ static int find_exponents(struct session *s, bool backward)
   keep_error(s, cudaMemsetAsync(device, 0, sizeof bits, s->stream));
   for (int k = 0; k < OPERANDS; k++)
     if (backward || k == OF_V)
-      largest_kernel<<<1024, 256, 0, s->stream>>>(s->D, views[k], device + k);
+      largest_kernel<<<1024, 256, 0, s->stream>>>(s->D, views[k], k, device + k);
   keep_error(s, cudaMemcpyAsync(bits, device, sizeof bits, cudaMemcpyDeviceToHost, s->stream));
   keep_error(s, cudaStreamSynchronize(s->stream));
   for (int k = 0; k < OPERANDS; k++) {

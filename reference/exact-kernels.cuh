@@ -74,12 +74,21 @@ struct chunk {
 
 /* ---- access ---------------------------------------------------------------------------------- */
 
+/* [1.12] */
+static __device__ float from_e4m3(uint8_t x)
+{
+  int e = x >> 3 & 15, m = x & 7;
+  float mag = (x & 0x7f) == 0x7f ? NAN : e ? ldexpf(8 + m, e - 10) : ldexpf(m, -9);
+  return x & 0x80 ? -mag : mag;
+}
+
 static __device__ float load(enum attn_dtype t, const void *data, int64_t at)
 {
   switch (t) {
   case ATTN_F32: return ((const float *)data)[at];
   case ATTN_BF16: return __bfloat162float(((const __nv_bfloat16 *)data)[at]);
   case ATTN_F16: return __half2float(((const __half *)data)[at]);
+  case ATTN_E4M3: return from_e4m3(((const uint8_t *)data)[at]);
   }
   return 0;
 }
@@ -90,6 +99,7 @@ static __device__ void store(enum attn_dtype t, void *data, int64_t at, double x
   case ATTN_F32: ((float *)data)[at] = (float)x; break;
   case ATTN_BF16: ((__nv_bfloat16 *)data)[at] = __double2bfloat16(x); break;
   case ATTN_F16: ((__half *)data)[at] = __double2half(x); break;
+  case ATTN_E4M3: break; /* of no output */
   }
 }
 
@@ -126,6 +136,24 @@ static __device__ int partners_of(const struct device_problem &D, const struct c
 static __device__ const struct attn_tensor &operand(const struct device_problem &D, int which)
 {
   return which == OF_Q ? D.a.q : which == OF_K ? D.a.k : which == OF_V ? D.a.v : D.a.dout;
+}
+
+/* [1.13] An element of an operand, as the definition takes it; of keys and values, of a key head.
+ */
+static __device__ double element(const struct device_problem &D, int which, int64_t at,
+                                 int64_t kv_head)
+{
+  if (!D.p.e4m3 || (which != OF_K && which != OF_V))
+    return load(D.p.dtype, operand(D, which).data, at);
+  const float *scale = which == OF_K ? D.p.k_scale : D.p.v_scale;
+  return (double)load(ATTN_E4M3, operand(D, which).data, at) * scale[kv_head];
+}
+
+/* The key head of targets that share their partners. */
+static __device__ int64_t kv_head_of(const struct device_problem &D, const struct chunk &C,
+                                     const struct ref_target &t)
+{
+  return C.columns ? t.head : t.head / D.p.group;
 }
 
 /* Offset of the row of an operand that belongs to one side of a pair. */
@@ -172,6 +200,7 @@ static __global__ void __launch_bounds__(256, 2)
   int first = C.starts[blockIdx.y], n = C.starts[blockIdx.y + 1] - first;
   int k0 = blockIdx.x * WIDE, np = partners_of(D, C, C.targets[first]);
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, many = min(WIDE, np - k0);
+  int64_t kv_head = kv_head_of(D, C, C.targets[first]);
   double sum[2][4] = {};
   float run[2][4] = {}, mag[2][4] = {}, hi[2][4] = {}, lo[2][4] = {};
   bool any = false;
@@ -196,12 +225,10 @@ static __global__ void __launch_bounds__(256, 2)
     __syncthreads();
     for (int e = threadIdx.x; e < WIDE * DEEP; e += 256) {
       int k = e / DEEP, c = e % DEEP;
-      float x = k < many && c0 + c < width
-                    ? load(D.p.dtype, operand(D, of_partner).data, at[k] + c0 + c)
-                    : 0;
+      double x = k < many && c0 + c < width ? element(D, of_partner, at[k] + c0 + c, kv_head) : 0;
       pd[c][k] = x;
       if (MOMENTS)
-        pf[c][k] = x;
+        pf[c][k] = (float)x;
     }
     for (int e = threadIdx.x; e < BLOCK * DEEP; e += 256) {
       int t = e / DEEP, c = e % DEEP;
@@ -512,6 +539,7 @@ static __global__ void __launch_bounds__(128)
   int first = C.starts[blockIdx.y], n = C.starts[blockIdx.y + 1] - first;
   int np = partners_of(D, C, C.targets[first]), end = min(np, (int)(blockIdx.x + 1) * SPLIT);
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, col0 = blockIdx.z * 128;
+  int64_t kv_head = kv_head_of(D, C, C.targets[first]);
   double sum[4][4] = {};
 
   for (int k0 = blockIdx.x * SPLIT; k0 < end; k0 += STEP) {
@@ -531,8 +559,7 @@ static __global__ void __launch_bounds__(128)
       continue;
     for (int e = threadIdx.x; e < STEP * 128; e += 128) {
       int k = e / 128, x = col0 + e % 128;
-      v[k][e % 128] =
-          k < many && x < width ? load(D.p.dtype, operand(D, of_partner).data, at[k] + x) : 0;
+      v[k][e % 128] = k < many && x < width ? element(D, of_partner, at[k] + x, kv_head) : 0;
     }
     __syncthreads();
 #pragma unroll 4
@@ -600,6 +627,7 @@ static __global__ void __launch_bounds__(128, 3)
   int first = C.starts[blockIdx.y], n = C.starts[blockIdx.y + 1] - first;
   int np = partners_of(D, C, C.targets[first]), end = min(np, (int)(blockIdx.x + 1) * SPLIT);
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, col0 = blockIdx.z * 64;
+  int64_t kv_head = kv_head_of(D, C, C.targets[first]);
   float unit = ldexpf(1, -D.exponent[of_partner]);
   struct moments sum[4][2] = {};
   float run[4][2] = {}, o[4][2] = {};
@@ -628,9 +656,8 @@ static __global__ void __launch_bounds__(128, 3)
       continue;
     for (int e = threadIdx.x; e < STEP * 64; e += 128) {
       int k = e / 64, x = col0 + e % 64;
-      v[k][e % 64] = k < many && x < width
-                         ? load(D.p.dtype, operand(D, of_partner).data, at[k] + x) * unit
-                         : 0;
+      v[k][e % 64] =
+          k < many && x < width ? (float)element(D, of_partner, at[k] + x, kv_head) * unit : 0;
     }
     __syncthreads();
 #pragma unroll 2
@@ -836,7 +863,7 @@ static __global__ void scan_kernel(const __grid_constant__ struct device_problem
 
 /* *top = the largest |x| of a tensor, as bits; a warp a row. */
 static __global__ void largest_kernel(const __grid_constant__ struct device_problem D,
-                                      struct rows_view v, unsigned int *top)
+                                      struct rows_view v, int which, unsigned int *top)
 {
   int64_t warps = (int64_t)gridDim.x * (blockDim.x / 32), lane = threadIdx.x % 32;
   float most = 0;
@@ -847,7 +874,7 @@ static __global__ void largest_kernel(const __grid_constant__ struct device_prob
     int64_t at = v.query ? ref_offset(&D.p, &v.tensor, t.seq, s.q0, t.head, t.pos)
                          : ref_key_offset(&D.p, &v.tensor, t.seq, s.k0, t.head, t.pos);
     for (int x = lane; x < v.width; x += 32)
-      most = fmaxf(most, fabsf(load(D.p.dtype, v.tensor.data, at + x)));
+      most = fmaxf(most, fabsf((float)element(D, which, at + x, t.head)));
   }
   for (int d = 16; d; d /= 2)
     most = fmaxf(most, __shfl_xor_sync(~0u, most, d));

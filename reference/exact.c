@@ -72,7 +72,7 @@ static void score_tile(struct block *b, int row, double slope, int64_t j0, int64
 static void scores(struct block *b)
 {
   const struct ref_shape *p = &b->r->shape;
-  struct ref_matrix k = ref_matrix_of(b->r, &b->args->k, b->t->seq, b->kv_head, false, p->d);
+  struct ref_matrix k = ref_keys_of(b->r, b->args, b->t->seq, b->kv_head);
   double slope[REF_BLOCK];
 
   for (int row = 0; row < b->rows->n; row++) {
@@ -224,7 +224,7 @@ enum { SUM, ABS, DET, LIN, RND2, HI, LO, MOMENTS };
 static void combine(struct block *b, double *moments, bool wanted)
 {
   int64_t dv = b->r->shape.dv, sk = b->seq->sk;
-  struct ref_matrix v = ref_matrix_of(b->r, &b->args->v, b->t->seq, b->kv_head, false, dv);
+  struct ref_matrix v = ref_values_of(b->r, b->args, b->t->seq, b->kv_head);
 
   for (int64_t j0 = 0; j0 < sk; j0 += REF_TILE) {
     int64_t n = sk - j0 < REF_TILE ? sk - j0 : REF_TILE;

@@ -24,7 +24,8 @@ struct ref_problem {
   struct ref_seq *seqs; /* shape.b entries */
 };
 
-/* num may be NULL; of args only the block table is looked at, which a paged problem must have. */
+/* num may be NULL; of args only the block table and the scales are looked at, which a problem that
+ * has them must be given. */
 int ref_open(const struct attn_problem *p, const struct attn_numerics *num,
              const struct attn_args *args, struct ref_problem *r);
 void ref_close(struct ref_problem *r);
@@ -79,17 +80,23 @@ void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x);
 #define REF_TILE 64
 
 /* Rows of one head of one tensor: row r is at first + r * stride, or, if paged, in slot r % page of
- * page table[r / page]. */
+ * page table[r / page]; times factor. */
 struct ref_matrix {
   enum attn_dtype dtype;
   const void *data;
   int64_t first, stride, rows, width;
   int64_t page, page_stride; /* page 0: not paged */
   const int32_t *table;
+  double factor;
 };
 
 struct ref_matrix ref_matrix_of(const struct ref_problem *r, const struct attn_tensor *t,
                                 int64_t seq, int64_t head, bool query, int64_t width);
+/* [1.13] the keys, or the values, of a key head as the definition takes them */
+struct ref_matrix ref_keys_of(const struct ref_problem *r, const struct attn_args *args,
+                              int64_t seq, int64_t head);
+struct ref_matrix ref_values_of(const struct ref_problem *r, const struct attn_args *args,
+                                int64_t seq, int64_t head);
 void ref_read_row(const struct ref_matrix *m, int64_t row, double *out);
 /* tile[k][width] of n rows from row0, and tile[width][REF_TILE], its transpose */
 void ref_read_tile(const struct ref_matrix *m, int64_t row0, int64_t n, double *tile);

@@ -70,7 +70,7 @@ static void row_bounds(const struct law_set *s, const struct ref_units *u,
   t->reach[i] = fabs(p->scale) * norm_of(s, LAW_Q, at, &unused) * k->k;
   double e = score_error(s, u, t->reach[i], at, &largest), grown = expm1(fmin(2 * e, 600));
   double sums = (u->truncates ? 4 : 2) * (n + 8) * REF_U, v = kept * k->v_element;
-  double o = v * (2 * grown + u->prob + n * fmax(u->eta, REF_TINY) + 2 * sums);
+  double o = v * (2 * grown + u->prob + n * fmax(u->eta, REF_TINY) + 2 * sums + u->descale);
   t->o[i] = o + u->store * (v + o) + u->floor;
   t->lse[i] =
       grown + (u->sum_of_rounded ? 2 * u->prob : 0) + sums + 8 * REF_U * (largest + log(n + 1) + 1);

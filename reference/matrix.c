@@ -14,7 +14,7 @@ struct ref_matrix ref_matrix_of(const struct ref_problem *r, const struct attn_t
 {
   const struct ref_seq *q = &r->seqs[seq];
   const struct ref_shape *p = &r->shape;
-  struct ref_matrix m = {p->dtype, t->data, 0, t->ss, query ? q->sq : q->sk, width, 0, 0, NULL};
+  struct ref_matrix m = {p->dtype, t->data, 0, t->ss, query ? q->sq : q->sk, width, 0, 0, NULL, 1};
   m.first = ref_offset(p, t, seq, query ? q->q0 : q->k0, head, 0);
   if (!query && p->page) {
     m.first = head * t->sh;
@@ -23,6 +23,30 @@ struct ref_matrix ref_matrix_of(const struct ref_problem *r, const struct attn_t
     m.table = p->table + seq * p->table_stride;
   }
   return m;
+}
+
+static struct ref_matrix scaled(const struct ref_problem *r, struct ref_matrix m,
+                                const float *scale, int64_t head)
+{
+  if (r->shape.e4m3) {
+    m.dtype = ATTN_E4M3;
+    m.factor = scale[head];
+  }
+  return m;
+}
+
+struct ref_matrix ref_keys_of(const struct ref_problem *r, const struct attn_args *args,
+                              int64_t seq, int64_t head)
+{
+  struct ref_matrix m = ref_matrix_of(r, &args->k, seq, head, false, r->shape.d);
+  return scaled(r, m, r->shape.k_scale, head);
+}
+
+struct ref_matrix ref_values_of(const struct ref_problem *r, const struct attn_args *args,
+                                int64_t seq, int64_t head)
+{
+  struct ref_matrix m = ref_matrix_of(r, &args->v, seq, head, false, r->shape.dv);
+  return scaled(r, m, r->shape.v_scale, head);
 }
 
 static int64_t place_of(const struct ref_matrix *m, int64_t row)
@@ -36,7 +60,7 @@ void ref_read_row(const struct ref_matrix *m, int64_t row, double *out)
 {
   int64_t at = place_of(m, row);
   for (int64_t c = 0; c < m->width; c++)
-    out[c] = attn_load(m->dtype, m->data, at + c);
+    out[c] = m->factor * attn_load(m->dtype, m->data, at + c);
 }
 
 void ref_read_tile(const struct ref_matrix *m, int64_t row0, int64_t n, double *tile)
@@ -50,7 +74,7 @@ void ref_read_transposed(const struct ref_matrix *m, int64_t row0, int64_t n, do
   for (int64_t k = 0; k < REF_TILE; k++) {
     int64_t at = k < n ? place_of(m, row0 + k) : 0;
     for (int64_t c = 0; c < m->width; c++)
-      tile[c * REF_TILE + k] = k < n ? attn_load(m->dtype, m->data, at + c) : 0;
+      tile[c * REF_TILE + k] = k < n ? m->factor * attn_load(m->dtype, m->data, at + c) : 0;
   }
 }
 

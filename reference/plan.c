@@ -54,6 +54,8 @@ int ref_open(const struct attn_problem *p, const struct attn_numerics *num,
   memset(r, 0, sizeof *r);
   if (p->page > 0 && (backward || !args->block_table))
     return ATTN_EINVAL;
+  if (p->kv == ATTN_KV_E4M3 && !(p->page > 0 && args->k_scale && args->v_scale))
+    return ATTN_EINVAL;
   if (p->d < 1 || p->dv < 1 || p->hkv < 1 || p->hq < 1 || p->hq % p->hkv != 0)
     return ATTN_EINVAL;
   s->dtype = p->dtype;
@@ -75,6 +77,9 @@ int ref_open(const struct attn_problem *p, const struct attn_numerics *num,
   s->page = p->page;
   s->table = args->block_table;
   s->table_stride = args->block_table_stride;
+  s->e4m3 = p->kv == ATTN_KV_E4M3;
+  s->k_scale = args->k_scale;
+  s->v_scale = args->v_scale;
   status = lay_out_sequences(p, r);
   if (status)
     return status;

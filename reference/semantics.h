@@ -32,6 +32,8 @@ struct ref_shape {
   int64_t page;         /* tokens; 0: keys and values are contiguous */
   const int32_t *table; /* (b, table_stride) */
   int64_t table_stride;
+  bool e4m3;                      /* keys and values are e4m3, times the scale of their head */
+  const float *k_scale, *v_scale; /* (hkv) */
 };
 
 /* One sequence: lengths, first row in the packed tensors (0 when not packed), and the first row of

@@ -29,6 +29,7 @@ unit_tests = \
   tests/unit/data \
   tests/unit/cupti-host \
   tests/unit/device-host \
+  tests/unit/e4m3 \
   tests/unit/problem \
   tests/unit/problem-count \
   tests/unit/problem-rope \

@@ -127,8 +127,25 @@ static int64_t length_of(const struct attn_problem *p, const struct rows *r, int
   return r->query ? sq : sk;
 }
 
-void regime_apply(const struct regime *r, const struct attn_problem *p, enum operand op, void *host)
+/* One row of one head, whose stored numbers mean themselves times factor. */
+static void apply_row(const struct regime *r, const struct tensors *t, enum operand op,
+                      int64_t from, const struct rows *rows, int64_t row, int64_t len, float factor,
+                      float *x)
 {
+  enum attn_dtype type = operand_type(t->p, op);
+  for (int64_t c = 0; c < rows->width; c++)
+    x[c] = factor * attn_load(type, t->host[op], from + c);
+  r->change(t->p, op, len > 1 ? (double)row / (double)(len - 1) : 1, row == 0, rows->width, x);
+  for (int64_t c = 0; c < rows->width; c++)
+    attn_store(type, t->host[op], from + c, x[c] / factor);
+}
+
+void regime_apply(const struct regime *r, struct tensors *tensors, enum operand op)
+{
+  const struct attn_problem *p = tensors->p;
+  const float *scale = op == OP_K   ? tensors->host_scale[0]
+                       : op == OP_V ? tensors->host_scale[1]
+                                    : NULL;
   struct attn_tensor t = operand_strides(p, op);
   struct rows rows = {p->b, op == OP_Q || op == OP_DOUT ? p->hq : p->hkv,
                       op == OP_Q || op == OP_K ? p->d : p->dv, op == OP_Q || op == OP_DOUT, false};
@@ -140,11 +157,7 @@ void regime_apply(const struct regime *r, const struct attn_problem *p, enum ope
     for (int64_t row = 0; row < len; row++)
       for (int64_t h = 0; h < rows.heads; h++) {
         int64_t from = seq * t.sb + (first + row) * t.ss + h * t.sh;
-        for (int64_t c = 0; c < rows.width; c++)
-          x[c] = attn_load(p->dtype, host, from + c);
-        r->change(p, op, len > 1 ? (double)row / (double)(len - 1) : 1, row == 0, rows.width, x);
-        for (int64_t c = 0; c < rows.width; c++)
-          attn_store(p->dtype, host, from + c, x[c]);
+        apply_row(r, tensors, op, from, &rows, row, len, scale ? scale[h] : 1, x);
       }
     before += len;
   }

@@ -19,7 +19,6 @@ const struct regime *regime_at(int i);
 const struct regime *regime_find(const char *name);
 
 /* Turns normal numbers in an operand's dense host copy into the regime's. */
-void regime_apply(const struct regime *r, const struct attn_problem *p, enum operand op,
-                  void *host);
+void regime_apply(const struct regime *r, struct tensors *t, enum operand op);
 
 #endif

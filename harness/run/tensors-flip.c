@@ -23,7 +23,7 @@ static enum operand flipped(const struct tensors *t)
 
 static size_t elements(const struct tensors *t, enum operand op)
 {
-  return t->bytes[op] / (op == OP_LSE ? sizeof(float) : attn_dtype_size(t->p->dtype));
+  return t->bytes[op] / attn_dtype_size(operand_type(t->p, op));
 }
 
 int tensors_flip(struct tensors *t, uint64_t key)
@@ -57,6 +57,8 @@ int tensors_restore(struct tensors *t)
   for (int op = 0; op < OPERANDS && !status; op++)
     if (t->used[op] && !t->output[op] && t->host[op] && t->bytes[op])
       status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
+  if (!status && t->p->kv)
+    status = tensors_scales_upload(t);
   return status || !t->p->page ? status : tensors_pages_upload(t);
 }
 

@@ -16,13 +16,19 @@
 #define SPARE_MAX 64       /* and at most so many, and two */
 #define NO_PAGE 0x7fffde00 /* a table entry that leads outside of everything */
 
+/* Pages of the prefix that all sequences share. */
+static int64_t shared_pages(const struct attn_problem *p)
+{
+  return p->page ? p->prefix / p->page : 0;
+}
+
 static int64_t owned_pages(const struct attn_problem *p)
 {
-  int64_t sum = 0;
+  int64_t sum = shared_pages(p);
   for (int64_t s = 0; s < p->b; s++) {
     int64_t sq, sk;
     attn_problem_seq(p, s, &sq, &sk);
-    sum += attn_problem_pages(p, sk);
+    sum += attn_problem_pages(p, sk) - shared_pages(p);
   }
   return sum;
 }
@@ -78,6 +84,8 @@ static void poison(enum attn_dtype type, void *data, int64_t from, int64_t n)
   for (int64_t i = from; i < from + n; i++) {
     if (type == ATTN_F32)
       ((uint32_t *)data)[i] = ARENA_POISON;
+    else if (type == ATTN_E4M3)
+      ((uint8_t *)data)[i] = ARENA_POISON >> 24;
     else
       ((uint16_t *)data)[i] = ARENA_POISON >> 16;
   }
@@ -90,7 +98,7 @@ static void poison_slots(const struct tensors *t, enum operand op, int64_t page,
   int64_t width = op == OP_K ? t->p->d : t->p->dv;
   for (; slot < t->p->page; slot++)
     for (int64_t h = 0; h < t->p->hkv; h++)
-      poison(t->p->dtype, t->host[op], page * x.sb + slot * x.ss + h * x.sh, width);
+      poison(operand_type(t->p, op), t->host[op], page * x.sb + slot * x.ss + h * x.sh, width);
 }
 
 static void poison_page(const struct tensors *t, int64_t page, int64_t slot)
@@ -107,17 +115,19 @@ static void poison_page(const struct tensors *t, int64_t page, int64_t slot)
 static void give_pages(struct tensors *t, const int32_t *pages)
 {
   const struct attn_problem *p = t->p;
-  int64_t stride = t->args.block_table_stride, next = 0;
+  int64_t stride = t->args.block_table_stride, shared = shared_pages(p), next = shared;
   for (int64_t s = 0; s < p->b; s++) {
     int64_t sq, sk;
     attn_problem_seq(p, s, &sq, &sk);
     int64_t n = attn_problem_pages(p, sk);
     t->host_seqlens[s] = (int32_t)sk;
     for (int64_t i = 0; i < stride; i++)
-      t->host_table[s * stride + i] = i < n ? pages[next + i] : NO_PAGE;
+      t->host_table[s * stride + i] = i >= n       ? NO_PAGE
+                                      : i < shared ? pages[i]
+                                                   : pages[next + i - shared];
+    next += n - shared;
     if (sk % p->page)
-      poison_page(t, pages[next + n - 1], sk % p->page);
-    next += n;
+      poison_page(t, pages[next - 1], sk % p->page);
   }
   for (int64_t i = next; i < tensors_pool_pages(p); i++)
     poison_page(t, pages[i], 0);
@@ -143,23 +153,12 @@ int tensors_pages_upload(struct tensors *t)
                                    (size_t)t->p->b * sizeof(int32_t));
 }
 
-static int unchanged(struct device *dev, const void *device, const void *host, size_t bytes)
-{
-  void *got = malloc(bytes + 1);
-  int same = !got || (bytes && dev->ops->download(dev, got, device, bytes)) ? -1 : 1;
-  if (same == 1)
-    same = memcmp(got, host, bytes) == 0;
-  free(got);
-  return same;
-}
-
 int tensors_pages_unchanged(struct tensors *t)
 {
-  struct device *dev = t->arena->dev;
-  int same = unchanged(dev, t->table->data, t->host_table, table_bytes(t->p));
+  int same = tensors_same_bytes(t, t->table, t->host_table, table_bytes(t->p));
   if (same != 1)
     return same;
-  return unchanged(dev, t->seqlens->data, t->host_seqlens, (size_t)t->p->b * sizeof(int32_t));
+  return tensors_same_bytes(t, t->seqlens, t->host_seqlens, (size_t)t->p->b * sizeof(int32_t));
 }
 
 void tensors_pages_destroy(struct tensors *t)

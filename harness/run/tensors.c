@@ -73,11 +73,16 @@ struct attn_tensor operand_strides(const struct attn_problem *p, enum operand op
   return (struct attn_tensor){NULL, packed ? 0 : s * h * d, h * d, d};
 }
 
+enum attn_dtype operand_type(const struct attn_problem *p, enum operand op)
+{
+  return op == OP_LSE ? ATTN_F32 : paged(p, op) ? attn_problem_kv_type(p) : p->dtype;
+}
+
 size_t operand_bytes(const struct attn_problem *p, enum operand op)
 {
   size_t rows = (size_t)(rows_of(p, op) * heads_of(p, op));
-  return op == OP_LSE ? rows * sizeof(float)
-                      : rows * (size_t)dim_of(p, op) * attn_dtype_size(p->dtype);
+  size_t width = op == OP_LSE ? 1 : (size_t)dim_of(p, op);
+  return rows * width * attn_dtype_size(operand_type(p, op));
 }
 
 /* ---- random values -------------------------------------------------------------------------- */
@@ -184,6 +189,8 @@ int tensors_create(struct tensors *t, const struct attn_problem *p, struct arena
     bind_operand(p, &t->args, op, t->buffer[op]->data);
   }
   int status = p->page ? tensors_pages_create(t) : ATTN_OK;
+  if (!status && p->kv)
+    status = tensors_scales_create(t);
   if (status || p->layout != ATTN_PACKED)
     return status;
   status = upload_cu_seqlens(t, true, &t->cu_q);
@@ -236,17 +243,20 @@ int tensors_draw(struct tensors *t, uint64_t seed)
   int status = ATTN_OK;
   free(t->signs);
   t->signs = NULL;
+  if (t->p->kv)
+    status = tensors_scales_draw(t, rng_at(seed, OPERANDS + 1));
   for (int op = 0; op < OPERANDS; op++) {
     if (!drawn(t, op))
       continue;
     if (!t->host[op] && !(t->host[op] = malloc(t->bytes[op])))
       return ATTN_ENOMEM;
-    int64_t n = (int64_t)(t->bytes[op] / attn_dtype_size(t->p->dtype));
-    tensors_random(t->p->dtype, t->host[op], n, rng_at(seed, (uint64_t)op));
+    enum attn_dtype type = operand_type(t->p, op);
+    int64_t n = (int64_t)(t->bytes[op] / attn_dtype_size(type));
+    tensors_random(type, t->host[op], n, rng_at(seed, (uint64_t)op));
     if (t->regime)
-      regime_apply(t->regime, t->p, op, t->host[op]);
+      regime_apply(t->regime, t, op);
   }
-  if (t->p->page)
+  if (!status && t->p->page)
     status = tensors_pages_draw(t, rng_at(seed, OPERANDS));
   for (int op = 0; op < OPERANDS && !status; op++)
     if (drawn(t, op))
@@ -279,6 +289,18 @@ static int fetch(struct tensors *t, enum operand op, void **scratch, size_t *siz
                       : ATTN_OK;
 }
 
+int tensors_same_bytes(struct tensors *t, const struct arena_buffer *device, const void *host,
+                       size_t bytes)
+{
+  struct device *dev = t->arena->dev;
+  void *got = malloc(bytes + 1);
+  int same = !got || (bytes && dev->ops->download(dev, got, device->data, bytes)) ? -1 : 1;
+  if (same == 1)
+    same = memcmp(got, host, bytes) == 0;
+  free(got);
+  return same;
+}
+
 int tensors_inputs_unchanged(struct tensors *t)
 {
   void *scratch = NULL;
@@ -294,6 +316,8 @@ int tensors_inputs_unchanged(struct tensors *t)
       same = 0;
   }
   free(scratch);
+  if (same == 1 && t->p->kv)
+    same = tensors_scales_unchanged(t);
   return same == 1 && t->p->page ? tensors_pages_unchanged(t) : same;
 }
 
@@ -328,5 +352,6 @@ void tensors_destroy(struct tensors *t)
   if (t->cu_k)
     arena_free(t->arena, t->cu_k);
   tensors_pages_destroy(t);
+  tensors_scales_destroy(t);
   memset(t, 0, sizeof *t);
 }

@@ -26,6 +26,8 @@ struct tensors {
   struct arena_buffer *cu_q, *cu_k;
   struct arena_buffer *table, *seqlens; /* of a paged cache, and what was uploaded there */
   int32_t *host_table, *host_seqlens;
+  struct arena_buffer *scale[2]; /* of the keys and of the values of an e4m3 cache */
+  float *host_scale[2];
   void *host[OPERANDS];  /* inputs as uploaded; owned */
   uint64_t *signs;       /* flips that the host's copy has not followed yet; or NULL */
   struct attn_args args; /* device pointers; workspace left for the caller to set */
@@ -36,6 +38,7 @@ const char *operand_name(enum operand op);
 /* Strides of an operand under p->layout, and its bytes. */
 struct attn_tensor operand_strides(const struct attn_problem *p, enum operand op);
 size_t operand_bytes(const struct attn_problem *p, enum operand op);
+enum attn_dtype operand_type(const struct attn_problem *p, enum operand op);
 
 /* Fills n elements with standard normal values of seed, rounded to t; all cores. */
 void tensors_random(enum attn_dtype t, void *to, int64_t n, uint64_t seed);
@@ -54,6 +57,15 @@ int tensors_pages_draw(struct tensors *t, uint64_t seed);
 int tensors_pages_upload(struct tensors *t);
 int tensors_pages_unchanged(struct tensors *t);
 void tensors_pages_destroy(struct tensors *t);
+/* 1: n bytes of a buffer are those on the host, 0: they are not, -1: could not tell */
+int tensors_same_bytes(struct tensors *t, const struct arena_buffer *device, const void *host,
+                       size_t bytes);
+/* tensors-scales.c: the scales of an e4m3 cache, drawn before k and v. */
+int tensors_scales_create(struct tensors *t);
+int tensors_scales_draw(struct tensors *t, uint64_t seed);
+int tensors_scales_upload(struct tensors *t);
+int tensors_scales_unchanged(struct tensors *t);
+void tensors_scales_destroy(struct tensors *t);
 /* tensors-flip.c: new signs for one input, on the device; enqueued. */
 int tensors_flip(struct tensors *t, uint64_t key);
 /* The host's copies follow. */

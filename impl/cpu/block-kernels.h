@@ -103,12 +103,32 @@ static void NAME(narrow_bf16)(const float *from, uint16_t *to, int64_t n)
     to[i] = attn_to_bf16(from[i]);
 }
 
+/* Likewise. */
+static void NAME(widen_e4m3)(const uint8_t *from, float *to, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t mag = (uint32_t)(from[i] & 0x7f) << 20, sign = (uint32_t)(from[i] & 0x80) << 24;
+    uint32_t subnormal = attn_bits(attn_float(mag + (121 << 23)) - 0x1p-6f);
+    uint32_t tiny = -(uint32_t)(mag < 1 << 23), nan = -(uint32_t)(mag == 0x7f << 20);
+    uint32_t finite = (tiny & subnormal) | (~tiny & (mag + (120 << 23)));
+    to[i] = attn_float(sign | (nan & 0x7fc00000) | (~nan & finite));
+  }
+}
+
+static void NAME(narrow_e4m3)(const float *from, uint8_t *to, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++)
+    to[i] = attn_to_e4m3(from[i]);
+}
+
 static void NAME(widen)(enum attn_dtype t, const void *from, float *to, int64_t n)
 {
   if (t == ATTN_F32)
     memcpy(to, from, (size_t)n * sizeof *to);
   else if (t == ATTN_BF16)
     NAME(widen_bf16)(from, to, n);
+  else if (t == ATTN_E4M3)
+    NAME(widen_e4m3)(from, to, n);
   else
     NAME(widen_f16)(from, to, n);
 }
@@ -119,6 +139,8 @@ static void NAME(narrow)(enum attn_dtype t, const float *from, void *to, int64_t
     memcpy(to, from, (size_t)n * sizeof *from);
   else if (t == ATTN_BF16)
     NAME(narrow_bf16)(from, to, n);
+  else if (t == ATTN_E4M3)
+    NAME(narrow_e4m3)(from, to, n);
   else
     NAME(narrow_f16)(from, to, n);
 }

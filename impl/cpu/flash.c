@@ -64,14 +64,14 @@ static void step(struct attn_core *core, const struct pass *x, const struct attn
   const struct attn_plan *plan = x->plan;
   const struct attn_block *block = attn_block();
   int64_t d = plan->p.d, dv = plan->p.dv, ni = task->rows, h = task->h, hkv = h / plan->group;
-  attn_view_load(core, attn_view_k(plan, &x->args->k, task, hkv), j, nj, d, t->kv, t->ldk);
+  attn_view_load(core, attn_view_keys(plan, x->args, task, hkv), j, nj, d, t->kv, t->ldk);
   block->product(nj, ni, d, (struct attn_operand){t->kv, t->ldk, 1}, t->q, t->ld, t->s, t->ld, NULL,
                  false);
   struct attn_score how = attn_score_of(plan, task, h, task->row, j, nj, span, t->lo, t->hi);
   block->score(t->s, t->ld, ni, nj, &how, NULL);
   block->online(t->s, t->ld, ni, nj, t->m, t->l, t->alpha);
   attn_drop(plan, task, h, task->row, j, t->s, t->ld, ni, nj);
-  attn_view_load(core, attn_view_k(plan, &x->args->v, task, hkv), j, nj, dv, t->kv, t->ldv);
+  attn_view_load(core, attn_view_values(plan, x->args, task, hkv), j, nj, dv, t->kv, t->ldv);
   block->product(ni, dv, nj, (struct attn_operand){t->s, 1, t->ld}, t->kv, t->ldv, t->o, t->ldv,
                  j == span.lo ? NULL : t->alpha, true);
 }
@@ -84,6 +84,7 @@ static int forward(struct attn_core *core, int64_t i, void *ctx)
   struct attn_task task = attn_task_find(core, plan, ATTN_GRID_Q, i, x->args);
   int64_t sq = task.seq->sq, sk = task.seq->sk, row = task.row, n = task.rows;
   struct tiles t;
+  attn_task_scales(core, plan, x->args, task.h / plan->group, &task);
   if (tiles_alloc(core, plan, n, &t))
     return ATTN_ENOMEM;
   attn_view_load_transposed(core, attn_view_q(plan, &x->args->q, &task, task.h), row, n, p->d, t.q,
@@ -140,8 +141,9 @@ static void head_traffic(const struct attn_problem *p, int64_t sq, int64_t sk, s
   int64_t rows = attn_tile_rows(sq, q.rows);
   for (int64_t i = 0; i < sq; i += rows) {
     struct attn_span s = attn_span_of(p, sq, sk, i, attn_least(rows, sq - i));
-    t->read_bytes += (double)attn_most(s.hi - s.lo, 0) * (double)(p->d + p->dv) * size;
+    t->read_bytes += (double)attn_most(s.hi - s.lo, 0) * attn_key_bytes(p);
     t->read_bytes += 8 * attn_table_entries(p, s.lo, s.hi, q.stream) + attn_task_bytes(p);
+    t->read_bytes += attn_scale_bytes(p);
   }
   t->read_bytes += (double)(sq * p->d) * size;
   t->write_bytes += (double)(sq * p->dv) * size + (double)sq * 4;
@@ -177,4 +179,5 @@ const struct attn_impl attn_cpu_flash = {
     .run = run,
     .finish = attn_plan_destroy,
     .traffic = traffic,
+    .takes = ATTN_TAKES_FP8_KV,
 };

@@ -159,6 +159,25 @@ double attn_task_bytes(const struct attn_problem *p)
   return p->nruns ? (p->page ? 1 : 2) * sizeof(int32_t) : 0;
 }
 
+void attn_task_scales(struct attn_core *core, const struct attn_plan *plan,
+                      const struct attn_args *args, int64_t h, struct attn_task *task)
+{
+  if (plan->p.kv != ATTN_KV_E4M3)
+    return;
+  attn_tile_load(core, &task->k_scale, 1, ATTN_F32, args->k_scale + h, 1, 1, 1);
+  attn_tile_load(core, &task->v_scale, 1, ATTN_F32, args->v_scale + h, 1, 1, 1);
+}
+
+double attn_scale_bytes(const struct attn_problem *p)
+{
+  return p->kv == ATTN_KV_E4M3 ? 2 * sizeof(float) : 0;
+}
+
+double attn_key_bytes(const struct attn_problem *p)
+{
+  return (double)(p->d + p->dv) * (double)attn_dtype_size(attn_problem_kv_type(p));
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static int extents_init(struct attn_plan *plan)
@@ -220,29 +239,46 @@ void attn_plan_destroy(void *arg)
 
 /* ---- rows in HBM ----------------------------------------------------------------------------- */
 
-static struct attn_view view(const struct attn_plan *plan, const struct attn_tensor *t, int64_t b,
+static struct attn_view view(enum attn_dtype type, const struct attn_tensor *t, int64_t b,
                              int64_t row0, int64_t h)
 {
   int64_t at = b * t->sb + row0 * t->ss + h * t->sh;
-  return (struct attn_view){
-      .data = (char *)t->data + at * (int64_t)plan->size, .stride = t->ss, .dtype = plan->p.dtype};
+  return (struct attn_view){.data = (char *)t->data + at * (int64_t)attn_dtype_size(type),
+                            .stride = t->ss,
+                            .dtype = type};
 }
 
 struct attn_view attn_view_q(const struct attn_plan *plan, const struct attn_tensor *t,
                              const struct attn_task *task, int64_t h)
 {
-  return view(plan, t, task->b, task->q0, h);
+  return view(plan->p.dtype, t, task->b, task->q0, h);
 }
 
 struct attn_view attn_view_k(const struct attn_plan *plan, const struct attn_tensor *t,
                              const struct attn_task *task, int64_t h)
 {
   if (!plan->p.page)
-    return view(plan, t, task->b, task->k0, h);
-  struct attn_view v = view(plan, t, 0, 0, h);
+    return view(plan->p.dtype, t, task->b, task->k0, h);
+  struct attn_view v = view(attn_problem_kv_type(&plan->p), t, 0, 0, h);
   v.page = plan->p.page;
   v.page_stride = t->sb;
   v.table = task->table;
+  return v;
+}
+
+struct attn_view attn_view_keys(const struct attn_plan *plan, const struct attn_args *args,
+                                const struct attn_task *task, int64_t h)
+{
+  struct attn_view v = attn_view_k(plan, &args->k, task, h);
+  v.factor = task->k_scale;
+  return v;
+}
+
+struct attn_view attn_view_values(const struct attn_plan *plan, const struct attn_args *args,
+                                  const struct attn_task *task, int64_t h)
+{
+  struct attn_view v = attn_view_k(plan, &args->v, task, h);
+  v.factor = task->v_scale;
   return v;
 }
 
@@ -272,6 +308,8 @@ void attn_view_load(struct attn_core *core, struct attn_view v, int64_t row, int
     const char *from = row_of(v, slot) + page * (int64_t)attn_dtype_size(v.dtype);
     attn_tile_load(core, tile + r * ld, ld, v.dtype, from, v.stride, n, cols);
   }
+  if (v.factor > 0)
+    attn_block()->scale(tile, ld, rows, cols, v.factor);
 }
 
 void attn_view_store(struct attn_core *core, struct attn_view v, int64_t row, int64_t rows,

@@ -61,11 +61,12 @@ struct attn_plan {
 /* A task of a grid. */
 struct attn_task {
   const struct attn_extent *seq;
-  int64_t b, h;         /* sequence, head of the grid */
-  int64_t row, rows;    /* of the tile, counted in the sequence */
-  int64_t tile;         /* its number in the sequence */
-  int64_t q0, k0;       /* first row of the sequence in packed tensors */
-  const int32_t *table; /* its row of the block table; paged only */
+  int64_t b, h;           /* sequence, head of the grid */
+  int64_t row, rows;      /* of the tile, counted in the sequence */
+  int64_t tile;           /* its number in the sequence */
+  int64_t q0, k0;         /* first row of the sequence in packed tensors */
+  const int32_t *table;   /* its row of the block table; paged only */
+  float k_scale, v_scale; /* of attn_task_scales */
 };
 
 /* Rows of one head of one sequence: stride elements apart, or in the slots of pages. */
@@ -75,6 +76,7 @@ struct attn_view {
   enum attn_dtype dtype;
   int64_t page, page_stride; /* rows, elements; page 0: not paged */
   const int32_t *table;
+  float factor; /* of every element; 0: none */
 };
 
 /* Keys that some, and that all, queries of a tile see. */
@@ -149,12 +151,24 @@ struct attn_task attn_task_find(struct attn_core *core, const struct attn_plan *
                                 int64_t i, const struct attn_args *args);
 /* Bytes that attn_task_find reads. */
 double attn_task_bytes(const struct attn_problem *p);
+/* Reads what the keys and values of key head h of an e4m3 cache are multiplied by; and its bytes.
+ */
+void attn_task_scales(struct attn_core *core, const struct attn_plan *plan,
+                      const struct attn_args *args, int64_t h, struct attn_task *task);
+double attn_scale_bytes(const struct attn_problem *p);
+/* Bytes of one key and its value in HBM. */
+double attn_key_bytes(const struct attn_problem *p);
 
 /* Rows of head h of a tensor of queries or of keys. */
 struct attn_view attn_view_q(const struct attn_plan *plan, const struct attn_tensor *t,
                              const struct attn_task *task, int64_t h);
 struct attn_view attn_view_k(const struct attn_plan *plan, const struct attn_tensor *t,
                              const struct attn_task *task, int64_t h);
+/* Of the keys and the values themselves, which may be e4m3; the task then has its scales. */
+struct attn_view attn_view_keys(const struct attn_plan *plan, const struct attn_args *args,
+                                const struct attn_task *task, int64_t h);
+struct attn_view attn_view_values(const struct attn_plan *plan, const struct attn_args *args,
+                                  const struct attn_task *task, int64_t h);
 float *attn_lse_of(const struct attn_plan *plan, const struct attn_args *args,
                    const struct attn_task *task, int64_t h);
 

@@ -143,13 +143,13 @@ static void step(struct attn_core *core, const struct pass *x, const struct attn
   const struct attn_plan *plan = x->plan;
   const struct attn_block *block = attn_block();
   int64_t d = plan->p.d, dv = plan->p.dv, n = t->rows;
-  attn_view_load(core, attn_view_k(plan, &x->args->k, task, task->h), j, nj, d, t->kv, t->ldk);
+  attn_view_load(core, attn_view_keys(plan, x->args, task, task->h), j, nj, d, t->kv, t->ldk);
   block->product(nj, n, d, (struct attn_operand){t->kv, t->ldk, 1}, t->q, t->ld, t->s, t->ld, NULL,
                  false);
   struct attn_score how = attn_score_of(plan, task, task->h, 0, j, nj, span, t->lo, t->hi);
   block->score(t->s, t->ld, n, nj, &how, NULL);
   block->online(t->s, t->ld, n, nj, t->m, t->l, t->alpha);
-  attn_view_load(core, attn_view_k(plan, &x->args->v, task, task->h), j, nj, dv, t->kv, t->ldv);
+  attn_view_load(core, attn_view_values(plan, x->args, task, task->h), j, nj, dv, t->kv, t->ldv);
   block->product(n, dv, nj, (struct attn_operand){t->s, 1, t->ld}, t->kv, t->ldv, t->o, t->ldv,
                  first ? NULL : t->alpha, true);
 }
@@ -198,6 +198,7 @@ static int attend(struct attn_core *core, int64_t i, void *ctx)
     return ATTN_OK;
   if (tiles_alloc(core, plan, plan->group * task.seq->sq, &t))
     return ATTN_ENOMEM;
+  attn_task_scales(core, plan, x->args, task.h, &task);
   begin(core, x, &task, &t);
   struct attn_span s = part_span(&plan->p, task.seq->sq, task.seq->sk, task.row, task.rows);
   for (int64_t j = s.lo; j < s.hi; j += plan->q.stream)
@@ -342,7 +343,7 @@ static void head_traffic(const struct attn_problem *p, const struct attn_run *ru
   for (int64_t j = 0; j < run->sk; j += keys) {
     struct attn_span s = part_span(p, run->sq, run->sk, j, attn_least(keys, run->sk - j));
     t->read_bytes += rows * (double)p->d * size;
-    t->read_bytes += (double)attn_most(s.hi - s.lo, 0) * (double)(p->d + p->dv) * size;
+    t->read_bytes += (double)attn_most(s.hi - s.lo, 0) * attn_key_bytes(p) + attn_scale_bytes(p);
     t->read_bytes += 8 * attn_table_entries(p, s.lo, s.hi, stream);
   }
   if (parts > 1) {
@@ -378,4 +379,5 @@ const struct attn_impl attn_cpu_split_decode = {
     .run = run,
     .finish = attn_plan_destroy,
     .traffic = traffic,
+    .takes = ATTN_TAKES_FP8_KV,
 };

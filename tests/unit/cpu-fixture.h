@@ -37,6 +37,7 @@ struct fixture {
   int32_t *cu_q, *cu_k;
   int32_t *table, *lengths; /* of a paged cache */
   int64_t pages;            /* of a pool: those in use and two more */
+  float *k_scale, *v_scale; /* of an e4m3 cache */
   uint64_t rng;
 };
 
@@ -79,10 +80,34 @@ static inline int64_t element(const struct fixture *f, int which, int64_t s, int
   return s * b->t.sb + (first_row(f, s, b->keys) + row) * b->t.ss + h * b->t.sh + c;
 }
 
+static inline bool is_e4m3(const struct fixture *f, int which)
+{
+  return f->p.kv == ATTN_KV_E4M3 && (which == B_K || which == B_V);
+}
+
+static inline enum attn_dtype type_of(const struct fixture *f, int which)
+{
+  return is_e4m3(f, which) ? ATTN_E4M3 : f->p.dtype;
+}
+
+/* What an element stands for is its stored number times this. */
+static inline double factor_of(const struct fixture *f, int which, int64_t h)
+{
+  return is_e4m3(f, which) ? (which == B_K ? f->k_scale : f->v_scale)[h] : 1;
+}
+
 static inline double value(const struct fixture *f, int which, int64_t s, int64_t row, int64_t h,
                            int64_t c)
 {
-  return attn_load(f->p.dtype, f->b[which].t.data, element(f, which, s, row, h, c));
+  return factor_of(f, which, h) *
+         attn_load(type_of(f, which), f->b[which].t.data, element(f, which, s, row, h, c));
+}
+
+static inline void set_value(struct fixture *f, int which, int64_t s, int64_t row, int64_t h,
+                             int64_t c, double x)
+{
+  attn_store(type_of(f, which), f->b[which].t.data, element(f, which, s, row, h, c),
+             (float)(x / factor_of(f, which, h)));
 }
 
 static inline float *lse_at(const struct fixture *f, int64_t s, int64_t h, int64_t i)
@@ -96,8 +121,10 @@ static inline void poison(struct fixture *f, int which)
 {
   struct buffer *b = &f->b[which];
   for (int64_t i = 0; i < b->elements; i++) {
-    if (f->p.dtype == ATTN_F32)
+    if (type_of(f, which) == ATTN_F32)
       ((uint32_t *)b->t.data)[i] = POISON;
+    else if (is_e4m3(f, which))
+      ((uint8_t *)b->t.data)[i] = POISON >> 24;
     else
       ((uint16_t *)b->t.data)[i] = POISON >> 16;
   }
@@ -121,8 +148,7 @@ static inline bool is_poison(const struct fixture *f, int which, int64_t e)
 static inline void fill(struct fixture *f, int which, float amplitude)
 {
   FOR_ELEMENTS(f, which, s, r, h, c)
-  attn_store(f->p.dtype, f->b[which].t.data, element(f, which, s, r, h, c),
-             amplitude * draw_real(&f->rng));
+  set_value(f, which, s, r, h, c, amplitude * draw_real(&f->rng));
 }
 
 /* Elements that no tensor row holds must keep the poison. */
@@ -182,10 +208,11 @@ static inline void pages_init(struct fixture *f, uint64_t order)
   int64_t stride = attn_problem_pages(&f->p, f->p.sk), next = 0;
   if (!f->p.page)
     return;
-  f->pages = 2;
+  int64_t shared = f->p.prefix / f->p.page;
+  f->pages = 2 + shared;
   for (int64_t s = 0, sq, sk; s < f->p.b; s++) {
     attn_problem_seq(&f->p, s, &sq, &sk);
-    f->pages += attn_problem_pages(&f->p, sk);
+    f->pages += attn_problem_pages(&f->p, sk) - shared;
   }
   int32_t *page = malloc((size_t)f->pages * sizeof *page);
   for (int64_t i = 0; i < f->pages; i++) {
@@ -194,21 +221,38 @@ static inline void pages_init(struct fixture *f, uint64_t order)
     page[j] = (int32_t)i;
   }
   f->table = malloc((size_t)(f->p.b * stride + 1) * sizeof *f->table);
+  next = shared;
   f->lengths = malloc((size_t)f->p.b * sizeof *f->lengths);
   f->args.block_table_stride = stride;
   for (int64_t s = 0, sq, sk; s < f->p.b; s++) {
     attn_problem_seq(&f->p, s, &sq, &sk);
     f->lengths[s] = (int32_t)sk;
     for (int64_t i = 0; i < stride; i++)
-      f->table[s * stride + i] = i < attn_problem_pages(&f->p, sk) ? page[next++] : INT32_MAX - 255;
+      f->table[s * stride + i] = i < shared                          ? page[i]
+                                 : i < attn_problem_pages(&f->p, sk) ? page[next++]
+                                                                     : INT32_MAX - 255;
   }
   free(page);
+}
+
+/* Another one for each head, of 16 bits, so that products with e4m3 numbers are exact in fp32. */
+static inline void scales_init(struct fixture *f)
+{
+  if (f->p.kv != ATTN_KV_E4M3)
+    return;
+  f->k_scale = malloc((size_t)f->p.hkv * sizeof *f->k_scale);
+  f->v_scale = malloc((size_t)f->p.hkv * sizeof *f->v_scale);
+  for (int64_t h = 0; h < f->p.hkv; h++) {
+    f->k_scale[h] = (float)draw_in(&f->rng, 0x1000, 0xffff) * 0x1p-17f;
+    f->v_scale[h] = (float)draw_in(&f->rng, 0x1000, 0xffff) * 0x1p-15f;
+  }
 }
 
 static inline void fixture_init(struct fixture *f, const struct attn_problem *p, uint64_t seed,
                                 int64_t pad, float amplitude)
 {
   *f = (struct fixture){.p = *p, .rng = seed};
+  scales_init(f);
   cu_init(f);
   pages_init(f, seed);
   const struct {
@@ -237,7 +281,9 @@ static inline void fixture_init(struct fixture *f, const struct attn_problem *p,
                                .cu_seqlens_k = p->nruns && !p->page ? f->cu_k : NULL,
                                .block_table = f->table,
                                .block_table_stride = f->args.block_table_stride,
-                               .seqlens_k = f->lengths};
+                               .seqlens_k = f->lengths,
+                               .k_scale = f->k_scale,
+                               .v_scale = f->v_scale};
   for (int64_t i = 0; i < f->lse_count; i++)
     f->args.lse[i] = attn_float(POISON);
 }
@@ -251,6 +297,8 @@ static inline void fixture_free(struct fixture *f)
   free(f->cu_k);
   free(f->table);
   free(f->lengths);
+  free(f->k_scale);
+  free(f->v_scale);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  *
  * The laws: on a paged cache an implementation gives the bits that it gives on the contiguous one,
  * whatever the order of the pages; slots past the end and foreign pages, NaN here, change nothing;
- * the last slot of every page counts; the machine's bytes are the model's.  And of the merge: empty
+ * the last slot of every page counts; an e4m3 cache gives the bits of the fp32 cache that holds its
+ * numbers times their scales; the machine's bytes are the model's.  And of the merge: empty
  * parts have no weight, one part stays as it is, and parts of parts make the whole.
  */
 #include "impl/cpu/split-decode.h"
@@ -65,8 +66,7 @@ static void copy_inputs(const struct fixture *from, struct fixture *to)
 {
   for (int which = B_Q; which <= B_V; which++)
     FOR_ELEMENTS(from, which, s, r, h, c)
-  attn_store(to->p.dtype, to->b[which].t.data, element(to, which, s, r, h, c),
-             (float)value(from, which, s, r, h, c));
+  set_value(to, which, s, r, h, c, value(from, which, s, r, h, c));
 }
 
 /* ---- paged is contiguous ----------------------------------------------------------------------
@@ -120,6 +120,43 @@ static const char *const problems[] = {
     "op=fwd dtype=bf16 b=1 hq=2 hkv=1 sq=30 sk=20 d=16 mask=causal",
     "op=decode dtype=bf16 hq=4 hkv=2 seqs=2x1/33+1x3/700+1x0/9+1x2/1500+1x1/1+1x1/64 d=16",
 };
+
+static const char *const e4m3_problems[] = {
+    "op=decode dtype=fp32 b=2 hq=6 hkv=3 sk=211 d=24 dv=16",
+    "op=decode dtype=bf16 b=2 hq=6 hkv=2 sq=16 sk=131 d=12 softcap=3",
+    "op=append dtype=fp32 b=2 hq=4 hkv=4 sq=41 sk=90 d=17 layout=bhsd",
+    "op=decode dtype=fp32 hq=4 hkv=2 seqs=2x1/33+1x3/700+1x0/9+1x2/1500+1x1/1+1x1/64 d=16",
+    "op=decode dtype=fp16 b=1 hq=4 hkv=2 sq=4 sk=1111 d=8 mask=window:37:0",
+};
+
+/* Products of 4 and 16 bits are exact in fp32. */
+static void test_e4m3(struct attn_machine *m, const struct attn_impl *impl, const char *text)
+{
+  struct attn_problem p;
+  struct fixture f, wide;
+  int good = 0, all = 0;
+  if (!parse(text, &p))
+    return;
+  p.kv = ATTN_KV_E4M3;
+  for (size_t i = 0; i < sizeof page_sizes / sizeof *page_sizes; i++, all++) {
+    p.page = page_sizes[i];
+    fixture_init(&f, &p, i + 1, 3, 2);
+    if (run_on(m, impl, &f).refused) {
+      fixture_free(&f);
+      return;
+    }
+    struct attn_problem flat = p;
+    flat.page = 0;
+    flat.kv = ATTN_KV_DTYPE;
+    fixture_init(&wide, &flat, 1, 2, 1);
+    copy_inputs(&f, &wide);
+    bool same = p.dtype != ATTN_F32 || (!run_on(m, impl, &wide).status && same_outputs(&f, &wide));
+    good += holds(m, impl, &f) && same;
+    fixture_free(&f);
+    fixture_free(&wide);
+  }
+  ok(good == all, "%s e4m3 %s: %d of %d right, in fp32 bit for bit", impl->name, text, good, all);
+}
 
 /* One token less than, as many as, and one more than fill a page. */
 static void test_edges(struct attn_machine *m, const struct attn_impl *impl)
@@ -267,6 +304,8 @@ int main(void)
   for (int i = 0; i < IMPLS; i++) {
     for (size_t k = 0; k < sizeof problems / sizeof *problems; k++)
       test_pages(k % 2 ? m : small, impls[i], problems[k]);
+    for (size_t k = 0; k < sizeof e4m3_problems / sizeof *e4m3_problems; k++)
+      test_e4m3(k % 2 ? m : small, impls[i], e4m3_problems[k]);
     test_edges(m, impls[i]);
     test_last_slots(m, impls[i]);
   }

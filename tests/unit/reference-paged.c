@@ -2,6 +2,7 @@
  *
  * reference-paged.c - SEMANTICS 1.10: the reference on a paged cache gives, to the last bit, what
  * it gives on the contiguous one; slots past the end and pages that nobody owns are NaN throughout.
+ * SEMANTICS 1.13: on an e4m3 cache it gives what it gives on the numbers times their scales.
  */
 #include "config.h"
 
@@ -63,6 +64,7 @@ static bool same_rows(const struct fixture *f, const struct attn_problem *paged,
   double o[13], want[13], lse, want_lse;
   struct attn_problem flat = *paged;
   flat.page = 0;
+  flat.kv = ATTN_KV_DTYPE;
   for (int64_t s = 0; s < f->nseq; s++)
     for (int64_t h = 0; h < f->p.hq; h++)
       for (int64_t i = 0; i < f->sq[s]; i++) {
@@ -132,6 +134,69 @@ static void verdict(void)
   fixture_close(&f);
 }
 
+/* ---- e4m3 -------------------------------------------------------------------------------------
+ */
+
+/* Of 16 bits, so that all products with e4m3 numbers are fp32 numbers. */
+static const float k_scales[2] = {0x1.8a5cp-3f, 0x1.1f3ap1f},
+                   v_scales[2] = {0x1.f00ep0f, 0x1.3p-5f};
+
+/* A pool of codes; what they mean takes the place of the numbers that they are nearest to. */
+static struct attn_tensor quantised(const struct fixture *f, const struct attn_tensor *from,
+                                    int64_t pages, int64_t width, const float *scale)
+{
+  int64_t page = f->p.page, h = f->p.hkv;
+  struct attn_tensor t = {NULL, page * h * width, h * width, width};
+  t.data = malloc((size_t)(pages * t.sb));
+  memset(t.data, 0x7f, (size_t)(pages * t.sb));
+  for (int64_t s = 0; s < f->nseq; s++)
+    for (int64_t j = 0; j < f->sk[s]; j++)
+      for (int64_t g = 0; g < h; g++)
+        for (int64_t c = 0; c < width; c++) {
+          int64_t flat = at_k(f, from, s, g, j) + c;
+          int64_t at = page_of(f, s, j / page, pages) * t.sb + j % page * t.ss + g * t.sh + c;
+          attn_store(ATTN_E4M3, t.data, at, (float)get(f, from, flat) / scale[g]);
+          put(f, from, flat, scale[g] * attn_load(ATTN_E4M3, t.data, at));
+        }
+  return t;
+}
+
+static void e4m3(void)
+{
+  struct attn_problem p = small;
+  struct fixture f;
+  p.dtype = ATTN_F32;
+  fixture_open(&f, &p, IID, 13);
+  p.kv = ATTN_KV_E4M3;
+  f.p.page = p.page = 4;
+  int64_t pages = pages_of(&f), stride = attn_problem_pages(&p, p.sk);
+  int32_t table[32];
+  for (int64_t i = 0; i < f.nseq * stride; i++)
+    table[i] = (int32_t)page_of(&f, i / stride, i % stride, pages);
+  struct attn_args args = f.a;
+  args.k = quantised(&f, &f.a.k, pages, p.d, k_scales);
+  args.v = quantised(&f, &f.a.v, pages, p.dv, v_scales);
+  args.block_table = table;
+  args.block_table_stride = stride;
+  args.k_scale = k_scales;
+  args.v_scale = v_scales;
+  double o[13], want[13], lse, want_lse, other[13];
+  ok(same_rows(&f, &p, &args), "1.13 e4m3 numbers mean themselves times their scale");
+  args.k_scale = v_scales;
+  ref_row_host(&p, &args, 1, 2, 3, o, &lse);
+  args.k_scale = k_scales;
+  args.v_scale = k_scales;
+  ref_row_host(&p, &args, 1, 2, 3, other, &want_lse);
+  args.v_scale = v_scales;
+  ref_row_host(&p, &args, 1, 2, 3, want, &want_lse);
+  ok(lse != want_lse && memcmp(other, want, sizeof want), "and either scale matters");
+  args.k_scale = NULL;
+  ok(ref_row_host(&p, &args, 0, 0, 0, o, &lse) == ATTN_EINVAL, "no scales are no e4m3 cache");
+  free(args.k.data);
+  free(args.v.data);
+  fixture_close(&f);
+}
+
 int main(void)
 {
   struct attn_problem p = small;
@@ -149,5 +214,6 @@ int main(void)
   p.runs[2] = (struct attn_run){1, 5, 21};
   against_contiguous(p, 4, "ragged");
   verdict();
+  e4m3();
   return done_testing();
 }
