@@ -13,6 +13,13 @@
 
 #define MAX_PAIRS 0x1p32 /* score computations that a sampled backward's forward may cost */
 
+/* In the order of the stream, which the default one does not wait for; done when it returns. */
+static void copy(struct session *s, void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
+{
+  keep_error(s, cudaMemcpyAsync(to, from, bytes, kind, s->stream));
+  keep_error(s, cudaStreamSynchronize(s->stream));
+}
+
 /* ---- whole tensors --------------------------------------------------------------------------- */
 
 static struct rows_view view_of(const struct session *s, const struct attn_tensor *t, bool query,
@@ -41,8 +48,7 @@ static int find_exponents(struct session *s, bool backward)
   for (int k = 0; k < OPERANDS; k++)
     if (backward || k == OF_V)
       largest_kernel<<<1024, 256, 0, s->stream>>>(s->D, views[k], k, device + k);
-  keep_error(s, cudaMemcpyAsync(bits, device, sizeof bits, cudaMemcpyDeviceToHost, s->stream));
-  keep_error(s, cudaStreamSynchronize(s->stream));
+  copy(s, bits, device, sizeof bits, cudaMemcpyDeviceToHost);
   for (int k = 0; k < OPERANDS; k++) {
     float top;
     memcpy(&top, &bits[k], sizeof top);
@@ -83,7 +89,7 @@ static void add_bad(struct session *s, struct ref_tally *tally, const struct row
   double want = !empty ? NAN : lse ? -INFINITY : 0;
   uint32_t raw = 0;
 
-  keep_error(s, cudaMemcpy(&raw, from, size, cudaMemcpyDeviceToHost));
+  copy(s, &raw, from, size, cudaMemcpyDeviceToHost);
   double got = size == 4 ? attn_float(raw) : attn_load(p->dtype, &raw, 0);
   ref_tally_add(tally, p->dtype, got, want, empty ? 0 : NAN, 0, t.seq, t.head, t.pos,
                 at % v->width);
@@ -103,8 +109,7 @@ static int scan(struct session *s, enum ref_tensor tensor, const struct attn_ten
     return ATTN_OK;
   keep_error(s, cudaMemsetAsync(device, 0xff, sizeof first, s->stream));
   scan_kernel<<<1024, 256, 0, s->stream>>>(s->D, v, lse, device, device + 1);
-  keep_error(s, cudaMemcpyAsync(first, device, sizeof first, cudaMemcpyDeviceToHost, s->stream));
-  keep_error(s, cudaStreamSynchronize(s->stream));
+  copy(s, first, device, sizeof first, cudaMemcpyDeviceToHost);
   if (s->error)
     return status_of(s);
   if (first[0] != ~0ull)
@@ -138,9 +143,8 @@ static int session_open(struct session *s, const struct attn_problem *p,
     ref_tally_start(&start[k]);
   if (!s->error) {
     s->D.seqs = seqs;
-    keep_error(s, cudaMemcpy(s->tally, start, sizeof start, cudaMemcpyHostToDevice));
-    keep_error(s, cudaMemcpy(seqs, s->r.seqs, (size_t)s->r.shape.b * sizeof *seqs,
-                             cudaMemcpyHostToDevice));
+    copy(s, s->tally, start, sizeof start, cudaMemcpyHostToDevice);
+    copy(s, seqs, s->r.seqs, (size_t)s->r.shape.b * sizeof *seqs, cudaMemcpyHostToDevice);
   }
   return status_of(s);
 }
@@ -201,7 +205,7 @@ extern "C" int ref_verify_cuda(const struct attn_problem *p, const struct attn_n
   if (!status && !s.scratch)
     s.scratch = (char *)device_alloc(&s, 256);
   if (!status) {
-    keep_error(&s, cudaMemcpy(tally, s.tally, sizeof tally, cudaMemcpyDeviceToHost));
+    copy(&s, tally, s.tally, sizeof tally, cudaMemcpyDeviceToHost);
     status = status_of(&s);
   }
   for (int k = backward ? REF_DQ : REF_O; k < (backward ? REF_TENSORS : REF_LSE) && !status; k++)

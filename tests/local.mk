@@ -82,6 +82,7 @@ cli_tests = \
   tests/cli/commands.sh \
   tests/cli/run.sh \
   tests/cli/format.sh \
+  tests/cli/streams.sh \
   tests/cli/gate.sh \
   tests/cli/isolation.sh \
   tests/cli/impl-hash.sh \

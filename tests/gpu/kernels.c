@@ -211,6 +211,20 @@ static int64_t with_gaps(int64_t stride, const struct placed *x)
   return stride % x->width ? stride : stride / x->width * x->pitch;
 }
 
+/* Calls on the default stream wait for nothing that the device's stream does, nor it for them. */
+static bool settled(void)
+{
+  return !cudaDeviceSynchronize();
+}
+
+static bool copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                      size_t rows)
+{
+  return settled() &&
+         !cudaMemcpy2D(to, to_pitch, from, from_pitch, width, rows, cudaMemcpyDeviceToDevice) &&
+         settled();
+}
+
 /* A copy of operand op whose rows are gap elements apart, and its strides. */
 static int place(struct tensors *t, enum operand op, int64_t gap, struct placed *x,
                  struct attn_tensor *to)
@@ -227,15 +241,11 @@ static int place(struct tensors *t, enum operand op, int64_t gap, struct placed 
     return status;
   *to = (struct attn_tensor){x->buffer->data, with_gaps(s.sb, x), with_gaps(s.ss, x),
                              with_gaps(s.sh, x)};
-  if (cudaMemset(x->buffer->data, BLANK, x->buffer->bytes))
-    return ATTN_EDEVICE;
-  if (t->output[op])
-    return ATTN_OK;
   size_t width = (size_t)x->width * size, pitch = (size_t)x->pitch * size;
-  return cudaMemcpy2D(x->buffer->data, pitch, t->buffer[op]->data, width, width, (size_t)x->rows,
-                      cudaMemcpyDeviceToDevice)
-             ? ATTN_EDEVICE
-             : ATTN_OK;
+  bool blank = settled() && !cudaMemset(x->buffer->data, BLANK, x->buffer->bytes) && settled();
+  bool copied = t->output[op] || copy_rows(x->buffer->data, pitch, t->buffer[op]->data, width,
+                                           width, (size_t)x->rows);
+  return blank && copied ? ATTN_OK : ATTN_EDEVICE;
 }
 
 /* Brings an output back among the dense tensors; are its gaps as they were? */
@@ -243,8 +253,7 @@ static bool collect(struct tensors *t, enum operand op, const struct placed *x, 
 {
   size_t size = attn_dtype_size(t->p->dtype), width = (size_t)x->width * size;
   size_t pitch = (size_t)x->pitch * size, n = x->buffer->bytes, touched = 0;
-  if (cudaMemcpy2D(t->buffer[op]->data, width, x->buffer->data, pitch, width, (size_t)x->rows,
-                   cudaMemcpyDeviceToDevice))
+  if (!copy_rows(t->buffer[op]->data, width, x->buffer->data, pitch, width, (size_t)x->rows))
     return false;
   if (!look)
     return true;
