@@ -66,6 +66,7 @@ struct attn_rope {
   int64_t rotary;   /* rotated elements of a head, the first ones; even, at most d */
   bool interleaved; /* pairs are (2i, 2i+1), not (i, i + rotary/2) */
   double band_low, band_high; /* YaRN, Llama 3: turns over the trained length; 0 elsewhere */
+  bool ramp_by_index;         /* YaRN: between the bands linear in the pair's index, not in turns */
   double attention;           /* YaRN: factor of cosine and sine; else 1 */
 };
 

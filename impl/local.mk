@@ -23,6 +23,7 @@ libattnbench_a_SOURCES = \
   impl/cpu/naive.c \
   impl/cpu/plan.c \
   impl/cpu/plan.h \
+  impl/cpu/rope.c \
   impl/cpu/split-decode.c \
   impl/cpu/split-decode.h \
   impl/dropout.h \
@@ -35,7 +36,8 @@ libattnbench_a_SOURCES = \
   impl/problem-parse.c \
   impl/problem-rope.c \
   impl/problem-sweep.c \
-  impl/registry.c
+  impl/registry.c \
+  impl/rope.h
 if HAVE_CUDA
 libattnbench_a_SOURCES += \
   impl/cuda/decode.c \

@@ -5,8 +5,8 @@
  * What a string may leave out: op=fwd dtype=bf16 b=1 hq=1 hkv=hq d=128 dv=d layout=bshd; mask=none,
  * or causal where the queries are new tokens on a cache (op=decode, op=append); sq=sk or sk=sq when
  * one of them is given (s= gives both), but sq=1 for op=decode.  With op=rope: rope=none
- * theta=10000 rotary=d pairs=half; band=1:32 for YaRN and 1:4 for Llama 3; attention=0.1
- * ln(factor)+1 for YaRN.
+ * theta=10000 rotary=d pairs=half; for YaRN band=1:32 ramp=turns
+ * attention=0.1*ln(factor)+1; for Llama 3 band=1:4.
  */
 #include "config.h"
 
@@ -123,41 +123,6 @@ static bool set_prefix(struct attn_problem *p, const char *value)
   return attn_parse_count(slice(value), &p->prefix);
 }
 
-static bool set_rope(struct attn_problem *p, const char *value)
-{
-  return attn_rope_parse(&p->rope, value);
-}
-
-static bool set_theta(struct attn_problem *p, const char *value)
-{
-  return attn_parse_real(value, &p->rope.theta) && p->rope.theta > 1;
-}
-
-static bool set_trained(struct attn_problem *p, const char *value)
-{
-  return set_count(&p->rope.trained, value);
-}
-
-static bool set_rotary(struct attn_problem *p, const char *value)
-{
-  return set_count(&p->rope.rotary, value);
-}
-
-static bool set_pairs(struct attn_problem *p, const char *value)
-{
-  return attn_rope_parse_pairs(&p->rope, value);
-}
-
-static bool set_band(struct attn_problem *p, const char *value)
-{
-  return attn_rope_parse_band(&p->rope, value);
-}
-
-static bool set_attention(struct attn_problem *p, const char *value)
-{
-  return attn_parse_real(value, &p->rope.attention) && p->rope.attention > 0;
-}
-
 static bool set_flag(bool *flag, const char *value)
 {
   *flag = !strcmp(value, "1");
@@ -259,20 +224,8 @@ static bool set_seqs(struct attn_problem *p, const char *value)
 /* ---- keys ----------------------------------------------------------------------------------- */
 
 enum { OP, DTYPE, B, HQ, HKV, S, SQ, SK, SEQS, D, DV, MASK, SOFTCAP, ALIBI, DROPOUT, SCALE, PAGE };
-enum {
-  KV = PAGE + 1,
-  PREFIX,
-  LAYOUT,
-  DETERMINISTIC,
-  ROPE,
-  THETA,
-  TRAINED,
-  ROTARY,
-  PAIRS,
-  BAND,
-  ATTENTION,
-  NKEYS
-};
+enum { KV = PAGE + 1, PREFIX, LAYOUT, DETERMINISTIC, ROPE, THETA, TRAINED, ROTARY, PAIRS, BAND };
+enum { RAMP = BAND + 1, ATTENTION, NKEYS };
 
 static const struct key keys[NKEYS] = {
     [OP] = {"op", "fwd, bwd, decode, append or rope", set_op},
@@ -296,13 +249,16 @@ static const struct key keys[NKEYS] = {
     [PREFIX] = {"prefix", COUNT ", or 0 for none", set_prefix},
     [LAYOUT] = {"layout", "bshd, bhsd or packed", set_layout},
     [DETERMINISTIC] = {"deterministic", "0 or 1", set_deterministic},
-    [ROPE] = {"rope", "none, or linear, ntk, dyn, yarn or llama3 with :FACTOR from 1", set_rope},
-    [THETA] = {"theta", "a number above 1", set_theta},
-    [TRAINED] = {"trained", COUNT, set_trained},
-    [ROTARY] = {"rotary", COUNT, set_rotary},
-    [PAIRS] = {"pairs", "half or interleaved", set_pairs},
-    [BAND] = {"band", "LOW:HIGH with 0 < LOW < HIGH, turns over the trained length", set_band},
-    [ATTENTION] = {"attention", "a number above 0", set_attention},
+    [ROPE] = {"rope", "none, or linear, ntk, dyn, yarn or llama3 with :FACTOR from 1",
+              attn_rope_set_rope},
+    [THETA] = {"theta", "a number above 1", attn_rope_set_theta},
+    [TRAINED] = {"trained", COUNT, attn_rope_set_trained},
+    [ROTARY] = {"rotary", COUNT, attn_rope_set_rotary},
+    [PAIRS] = {"pairs", "half or interleaved", attn_rope_set_pairs},
+    [BAND] = {"band", "LOW:HIGH with 0 < LOW < HIGH, turns over the trained length",
+              attn_rope_set_band},
+    [RAMP] = {"ramp", "turns or index", attn_rope_set_ramp},
+    [ATTENTION] = {"attention", "a number above 0", attn_rope_set_attention},
 };
 
 /* Edit distance, for "did you mean": asked only where at most half of the key was mistyped and no

@@ -34,8 +34,9 @@ static const struct {
 /* ---- values --------------------------------------------------------------------------------- */
 
 /* NAME or NAME:FACTOR */
-bool attn_rope_parse(struct attn_rope *r, const char *value)
+bool attn_rope_set_rope(struct attn_problem *p, const char *value)
 {
+  struct attn_rope *r = &p->rope;
   const char *colon = strchr(value, ':');
   struct attn_slice name = {value, colon ? (size_t)(colon - value) : strlen(value)};
   int i = 0;
@@ -48,9 +49,37 @@ bool attn_rope_parse(struct attn_rope *r, const char *value)
   return !colon || (attn_parse_real(colon + 1, &r->factor) && r->factor >= 1);
 }
 
-/* LOW:HIGH */
-bool attn_rope_parse_band(struct attn_rope *r, const char *value)
+bool attn_rope_set_theta(struct attn_problem *p, const char *value)
 {
+  return attn_parse_real(value, &p->rope.theta) && p->rope.theta > 1;
+}
+
+static bool set_count(int64_t *n, const char *value)
+{
+  return attn_parse_count((struct attn_slice){value, strlen(value)}, n) && *n > 0 &&
+         *n <= INT32_MAX;
+}
+
+bool attn_rope_set_trained(struct attn_problem *p, const char *value)
+{
+  return set_count(&p->rope.trained, value);
+}
+
+bool attn_rope_set_rotary(struct attn_problem *p, const char *value)
+{
+  return set_count(&p->rope.rotary, value);
+}
+
+bool attn_rope_set_pairs(struct attn_problem *p, const char *value)
+{
+  p->rope.interleaved = !strcmp(value, "interleaved");
+  return p->rope.interleaved || !strcmp(value, "half");
+}
+
+/* LOW:HIGH */
+bool attn_rope_set_band(struct attn_problem *p, const char *value)
+{
+  struct attn_rope *r = &p->rope;
   char low[64];
   const char *colon = strchr(value, ':');
   size_t len = colon ? (size_t)(colon - value) : 0;
@@ -62,10 +91,15 @@ bool attn_rope_parse_band(struct attn_rope *r, const char *value)
          r->band_low > 0 && r->band_high > r->band_low;
 }
 
-bool attn_rope_parse_pairs(struct attn_rope *r, const char *value)
+bool attn_rope_set_ramp(struct attn_problem *p, const char *value)
 {
-  r->interleaved = !strcmp(value, "interleaved");
-  return r->interleaved || !strcmp(value, "half");
+  p->rope.ramp_by_index = !strcmp(value, "index");
+  return p->rope.ramp_by_index || !strcmp(value, "turns");
+}
+
+bool attn_rope_set_attention(struct attn_problem *p, const char *value)
+{
+  return attn_parse_real(value, &p->rope.attention) && p->rope.attention > 0;
 }
 
 static double attention_of(const struct attn_rope *r)
@@ -124,6 +158,8 @@ static int check_scaling(const struct attn_rope *r, char *err, size_t errlen)
   if (needs[r->scaling].band &&
       !(r->band_low > 0 && r->band_high > r->band_low && isfinite(r->band_high)))
     return attn_fail(err, errlen, "band=%g:%g: want 0 < LOW < HIGH", r->band_low, r->band_high);
+  if (r->ramp_by_index && r->scaling != ATTN_ROPE_YARN)
+    return attn_fail(err, errlen, "ramp=index belongs to rope=yarn: leave it out");
   if (!(r->attention > 0 && isfinite(r->attention)) ||
       (r->scaling != ATTN_ROPE_YARN && r->attention != 1))
     return attn_fail(err, errlen, "attention=%g: a number above 0, and rope=yarn alone has it",
@@ -136,14 +172,15 @@ int attn_rope_check(const struct attn_problem *p, char *err, size_t errlen)
   static const struct attn_rope none;
   const struct attn_rope *r = &p->rope;
   bool unset = r->scaling == none.scaling && r->factor == 0 && r->theta == 0 && !r->trained &&
-               !r->rotary && !r->interleaved && r->band_low == 0 && r->band_high == 0 &&
-               r->attention == 0;
+               !r->rotary && !r->interleaved && !r->ramp_by_index && r->band_low == 0 &&
+               r->band_high == 0 && r->attention == 0;
   if (p->op != ATTN_ROPE)
     return unset ? ATTN_OK
-                 : attn_fail(err, errlen,
-                             "rope, theta, trained, rotary, pairs, band and attention belong to "
-                             "op=rope: leave them out of op=%s",
-                             attn_op_name(p->op));
+                 : attn_fail(
+                       err, errlen,
+                       "rope, theta, trained, rotary, pairs, band, ramp and attention belong to "
+                       "op=rope: leave them out of op=%s",
+                       attn_op_name(p->op));
   int rc = check_plain(p, err, errlen);
   if (rc)
     return rc;
@@ -203,6 +240,8 @@ void attn_rope_print(const struct attn_problem *p, char *buf, size_t len)
     put_real(&t, " band=", r->band_low);
     put_real(&t, ":", r->band_high);
   }
+  if (r->ramp_by_index)
+    put(&t, " ramp=index");
   if (r->attention != attention_of(r))
     put_real(&t, " attention=", r->attention);
 }

@@ -42,10 +42,15 @@ void attn_print_real(double x, char text[32]);
 
 /* ---- op=rope (problem-rope.c) ---- */
 
-/* Values of the keys rope, band and pairs; false if malformed. */
-bool attn_rope_parse(struct attn_rope *r, const char *value);
-bool attn_rope_parse_band(struct attn_rope *r, const char *value);
-bool attn_rope_parse_pairs(struct attn_rope *r, const char *value);
+/* Setters of the keys, for the parser's table; false if the value is malformed. */
+bool attn_rope_set_rope(struct attn_problem *p, const char *value);
+bool attn_rope_set_theta(struct attn_problem *p, const char *value);
+bool attn_rope_set_trained(struct attn_problem *p, const char *value);
+bool attn_rope_set_rotary(struct attn_problem *p, const char *value);
+bool attn_rope_set_pairs(struct attn_problem *p, const char *value);
+bool attn_rope_set_band(struct attn_problem *p, const char *value);
+bool attn_rope_set_ramp(struct attn_problem *p, const char *value);
+bool attn_rope_set_attention(struct attn_problem *p, const char *value);
 
 /* What a string left out, with op=rope. */
 void attn_rope_defaults(struct attn_problem *p);

@@ -36,7 +36,8 @@ static bool equal(const struct attn_problem *x, const struct attn_problem *y)
          x->mask == y->mask && a->scaling == b->scaling && a->factor == b->factor &&
          a->theta == b->theta && a->trained == b->trained && a->rotary == b->rotary &&
          a->interleaved == b->interleaved && a->band_low == b->band_low &&
-         a->band_high == b->band_high && a->attention == b->attention;
+         a->band_high == b->band_high && a->ramp_by_index == b->ramp_by_index &&
+         a->attention == b->attention;
 }
 
 static struct attn_rope random_rope(int64_t d)
@@ -52,6 +53,7 @@ static struct attn_rope random_rope(int64_t d)
     r.band_low = draw(2) ? 1 : real();
     r.band_high = draw(2) ? r.band_low * 32 : r.band_low + real();
   }
+  r.ramp_by_index = yarn && draw(2);
   r.attention = yarn ? draw(2) ? 0.1 * log(r.factor) + 1 : real() : 1;
   return r;
 }
@@ -110,6 +112,8 @@ static const struct {
     {"op=rope sq=4 sk=8 d=64 rope=yarn:16 trained=4k band=1:32", HEAD " rope=yarn:16 trained=4096"},
     {"op=rope sq=4 sk=8 d=64 rope=yarn:16 trained=4k attention=1 band=2:32",
      HEAD " rope=yarn:16 trained=4096 band=2:32 attention=1"},
+    {"op=rope sq=4 sk=8 d=64 rope=yarn:16 ramp=index trained=4k",
+     HEAD " rope=yarn:16 trained=4096 ramp=index"},
     {"op=rope sq=4 sk=8 d=64 rope=llama3:8 trained=8k theta=5e5 band=1:4",
      HEAD " rope=llama3:8 theta=500000 trained=8192"},
 };
@@ -155,6 +159,8 @@ static const struct {
     {ROPE "rope=yarn:2 trained=4k band=4:4", "band=4:4: want LOW:HIGH with 0 < LOW < HIGH"},
     {ROPE "rope=llama3:2 trained=4k attention=1.1",
      "attention=1.1: a number above 0, and rope=yarn"},
+    {ROPE "rope=llama3:2 trained=4k ramp=index", "ramp=index belongs to rope=yarn"},
+    {ROPE "rope=yarn:2 trained=4k ramp=log", "ramp=log: want turns or index"},
     {ROPE "rope=yarn:2 trained=4k attention=0", "attention=0: want a number above 0"},
     {ROPE "mask=causal", "mask with op=rope: it computes no attention; leave mask out"},
     {ROPE "softcap=5", "softcap with op=rope"},
