@@ -58,6 +58,7 @@ libattnbench_a_SOURCES += \
   harness/run/run-merge.c \
   harness/run/show.c \
   harness/run/tensors.c harness/run/tensors.h \
+  harness/run/tensors-cache.c \
   harness/run/tensors-flip.c \
   harness/run/tensors-pages.c \
   harness/run/tensors-scales.c \

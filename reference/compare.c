@@ -9,13 +9,14 @@
 
 static const char *const tensor_name[REF_TENSORS] = {"o", "lse", "dq", "dk", "dv"};
 
-void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict *v)
+void ref_conclude_of(const struct ref_tally *tally, const char *const *names, int n, int lse,
+                     struct ref_verdict *v)
 {
   int worst = -1;
 
   v->pass = true;
   v->bound_ratio = v->lse_bound_ratio = v->max_ulp = v->rel_fro = NAN;
-  for (int k = 0; k < REF_TENSORS; k++) {
+  for (int k = 0; k < n; k++) {
     const struct ref_tally *t = &tally[k];
     if (t->ratio < 0)
       continue;
@@ -23,7 +24,7 @@ void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict 
       v->pass = false;
     if (worst < 0 || t->ratio > tally[worst].ratio)
       worst = k;
-    if (k == REF_LSE) {
+    if (k == lse) {
       v->lse_bound_ratio = t->ratio;
       continue;
     }
@@ -33,9 +34,14 @@ void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict 
   }
   if (worst >= 0) {
     const struct ref_tally *t = &tally[worst];
-    v->worst = (struct ref_worst){
-        tensor_name[worst], t->seq, t->row, t->head, t->col, t->got, t->want, t->bound};
+    v->worst = (struct ref_worst){names[worst], t->seq, t->row,  t->head,
+                                  t->col,       t->got, t->want, t->bound};
   }
+}
+
+void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict *v)
+{
+  ref_conclude_of(tally, tensor_name, REF_TENSORS, REF_LSE, v);
 }
 
 /* Truncated to float with the last bit set when inexact (round to odd): the rounding to storage

@@ -69,7 +69,9 @@ REF_FN int64_t ref_key_offset(const struct ref_shape *p, const struct attn_tenso
 /* Calls body(i, ctx) for 0 <= i < n on all cores; the first non-zero status wins. */
 int ref_parallel(int64_t n, int (*body)(int64_t i, void *ctx), void *ctx);
 
-/* From the tallies of the tensors to a verdict (compare.c). */
+/* From the tallies of n tensors to a verdict (compare.c); lse is the index of LSE, or -1. */
+void ref_conclude_of(const struct ref_tally *tally, const char *const *names, int n, int lse,
+                     struct ref_verdict *v);
 void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict *v);
 
 /* x rounded once, to the nearest number of the storage type */

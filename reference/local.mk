@@ -25,6 +25,8 @@ libattnbench_a_SOURCES += \
   reference/matrix.c \
   reference/parallel.c \
   reference/plan.c \
+  reference/rope.c \
+  reference/rope.h \
   reference/verify.c
 if HAVE_CUDA
 libattnbench_a_SOURCES += \

@@ -17,9 +17,18 @@ extern "C" {
 
 /* Where a verdict's worst element is. */
 struct ref_worst {
-  const char *tensor; /* "o", "lse", "dq", "dk", "dv" */
+  const char *tensor; /* "o", "lse", "dq", "dk", "dv"; "k", "v" of op=rope */
   int64_t seq, row, head, col;
   double got, want, bound;
+};
+
+/* op=rope: how far rotated queries are off, over some of the checked rows; else all zero. */
+struct ref_rope_drift {
+  double position;  /* the largest */
+  double angle_max; /* between pairs as rotated and as they should be, radians */
+  double angle_rms;
+  double logit_rel; /* root of the sum of squared errors of q.k over that of q.k itself, among the
+                       new tokens */
 };
 
 struct ref_verdict {
@@ -31,7 +40,8 @@ struct ref_verdict {
   double rel_fro;                   /* ||got - want|| / ||want|| over the checked elements, of the
                                        worst of the tensors */
   int64_t checked_rows, total_rows; /* rows of (seq, head, position) that were compared */
-  struct ref_worst worst;           /* of the largest ratio, or the first non-finite */
+  struct ref_rope_drift drift;
+  struct ref_worst worst; /* of the largest ratio, or the first non-finite */
 };
 
 /* How much to check. All rows when rows_max is 0 or not smaller than their number, otherwise
@@ -46,6 +56,23 @@ struct ref_plan {
 int ref_verify_host(const struct attn_problem *p, const struct attn_numerics *num,
                     const struct attn_args *got, const struct ref_plan *plan,
                     struct ref_verdict *v);
+
+/* How to read tensors that are not in host memory. */
+struct ref_source {
+  int (*read)(void *ctx, void *to, const void *from, size_t bytes);
+  void *ctx;
+};
+
+/* op=rope: compares o with the rotated q, and the new tokens of k and v with the rotated k_new and
+ * with v_new. source: how to read them, NULL for host pointers; a block table is a host pointer
+ * always. What else is in the cache is the caller's to compare. */
+int ref_verify_rope(const struct attn_problem *p, const struct attn_numerics *num,
+                    const struct attn_args *got, const struct ref_plan *plan,
+                    const struct ref_source *source, struct ref_verdict *v);
+
+/* One row of d elements, exactly rotated, in a sequence whose cache holds sk tokens. */
+int ref_rope_row(const struct attn_problem *p, int64_t sk, int64_t position, const double *x,
+                 double *y);
 
 /* Fills o (rounded to storage) and lse for all rows: inputs of a backward run. Host pointers. */
 int ref_forward_host(const struct attn_problem *p, const struct attn_args *args);

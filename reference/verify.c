@@ -269,6 +269,8 @@ int ref_verify_host(const struct attn_problem *p, const struct attn_numerics *nu
   struct job j;
   int status;
 
+  if (p->op == ATTN_ROPE)
+    return ref_verify_rope(p, num, got, plan, NULL, v);
   memset(v, 0, sizeof *v);
   job_start(&j, got);
   status = ref_open(p, num, got, &j.r);

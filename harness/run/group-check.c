@@ -92,6 +92,10 @@ static struct attn_args copied(const struct group_work *w, const struct live *l)
 {
   struct arena_buffer *const *copy = w->check.copy;
   struct attn_args a = l->args;
+  if (copy[OP_K])
+    a.k.data = copy[OP_K]->data;
+  if (copy[OP_V])
+    a.v.data = copy[OP_V]->data;
   if (copy[OP_O])
     a.o.data = copy[OP_O]->data;
   if (copy[OP_LSE])

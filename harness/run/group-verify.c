@@ -17,9 +17,23 @@
 #define HOST_BUDGET 5e8
 #define CUDA_BUDGET 4e11
 
+/* Rows of op=rope: an element costs a cosine; from a GPU each row comes in copies of its own. */
+#define HOST_ROTATIONS 1.5e7
+#define CUDA_ROPE_ROWS 4096
+
+static int64_t rope_rows(const struct group_work *w)
+{
+  const struct attn_problem *p = &w->g->problem;
+  double rows = (double)attn_problem_total_q(p) * (double)p->hq;
+  double allowed = w->dev->info.kind == ATTN_CUDA ? CUDA_ROPE_ROWS : HOST_ROTATIONS / (double)p->d;
+  return allowed >= rows ? 0 : allowed < 64 ? 64 : (int64_t)allowed;
+}
+
 int64_t group_rows(const struct group_work *w)
 {
   const struct attn_problem *p = &w->g->problem;
+  if (p->op == ATTN_ROPE)
+    return rope_rows(w);
   double budget = w->dev->info.kind == ATTN_CUDA ? CUDA_BUDGET : HOST_BUDGET;
   double rows = (double)attn_problem_total_q(p) * (double)p->hq;
   double keys = rows > 0 ? attn_problem_pairs(p) * (double)p->hq / rows : 0;
@@ -28,10 +42,29 @@ int64_t group_rows(const struct group_work *w)
   return allowed >= rows ? 0 : allowed < 64 ? 64 : (int64_t)allowed;
 }
 
+static int read_device(void *ctx, void *to, const void *from, size_t bytes)
+{
+  struct device *dev = ctx;
+  return dev->ops->download(dev, to, from, bytes);
+}
+
+/* Rows come from wherever they are, one by one. */
+static int rope_truth(struct group_work *w, struct live *l, const struct attn_args *args,
+                      const struct ref_plan *plan, struct ref_verdict *v)
+{
+  struct ref_source source = {read_device, w->dev};
+  struct attn_args a = *args;
+  a.block_table = w->tensors->host_table;
+  return ref_verify_rope(&w->g->problem, &l->c->impl->numerics, &a, plan,
+                         w->dev->info.kind == ATTN_CPU ? NULL : &source, v);
+}
+
 static int truth(struct group_work *w, struct live *l, const struct attn_args *args,
                  const struct ref_plan *plan, struct ref_verdict *v)
 {
   const struct attn_numerics *num = &l->c->impl->numerics;
+  if (w->g->problem.op == ATTN_ROPE)
+    return rope_truth(w, l, args, plan, v);
   if (w->dev->info.kind == ATTN_CPU)
     return ref_verify_host(&w->g->problem, num, args, plan, v);
 #ifdef HAVE_CUDA
@@ -127,7 +160,8 @@ static int verdict(struct group_work *w, struct live *l)
   r->inputs_unchanged = unchanged;
   if (status || unchanged != 0)
     return status;
-  group_end(l->c, STATUS_FAIL, "the run changed its inputs");
+  const char *where = w->tensors->changed;
+  group_end(l->c, STATUS_FAIL, "the run changed %s", *where ? where : "its inputs");
   l->ready = false;
   return tensors_restore(w->tensors);
 }

@@ -135,7 +135,8 @@ static void apply_row(const struct regime *r, const struct tensors *t, enum oper
   enum attn_dtype type = operand_type(t->p, op);
   for (int64_t c = 0; c < rows->width; c++)
     x[c] = factor * attn_load(type, t->host[op], from + c);
-  r->change(t->p, op, len > 1 ? (double)row / (double)(len - 1) : 1, row == 0, rows->width, x);
+  enum operand like = op == OP_K_NEW ? OP_K : op == OP_V_NEW ? OP_V : op;
+  r->change(t->p, like, len > 1 ? (double)row / (double)(len - 1) : 1, row == 0, rows->width, x);
   for (int64_t c = 0; c < rows->width; c++)
     attn_store(type, t->host[op], from + c, x[c] / factor);
 }
@@ -147,8 +148,9 @@ void regime_apply(const struct regime *r, struct tensors *tensors, enum operand 
                        : op == OP_V ? tensors->host_scale[1]
                                     : NULL;
   struct attn_tensor t = operand_strides(p, op);
-  struct rows rows = {p->b, op == OP_Q || op == OP_DOUT ? p->hq : p->hkv,
-                      op == OP_Q || op == OP_K ? p->d : p->dv, op == OP_Q || op == OP_DOUT, false};
+  bool heads = op == OP_Q || op == OP_DOUT, fresh = op == OP_K_NEW || op == OP_V_NEW;
+  bool keyed = op == OP_Q || op == OP_K || op == OP_K_NEW;
+  struct rows rows = {p->b, heads ? p->hq : p->hkv, keyed ? p->d : p->dv, heads || fresh, false};
   rows.pool = p->page && !rows.query;
   rows.n = rows.pool ? tensors_pool_pages(p) : p->b;
   float *x = r->change ? malloc((size_t)rows.width * sizeof *x) : NULL;

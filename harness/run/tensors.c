@@ -17,22 +17,26 @@
 #include "reference/reference.h"
 
 #define MAX_THREADS 64
+#define DRAW_PAGES 9 /* of a seed; operands have the other numbers */
 
-/* What an operand is: its rows (query or key side), heads and head dimension, and its role. */
+/* What an operand is: its rows (query or key side), heads and head dimension, and its role. With
+ * op=rope k and v are written in part. */
 static const struct {
   const char *name;
   bool query, query_heads, value_dim;
-  bool fwd_out, bwd_in, bwd_out;
+  bool fwd_out, bwd_in, bwd_out, rope_in, rope_out;
 } kinds[OPERANDS] = {
-    [OP_Q] = {"q", true, true, false, false, true, false},
-    [OP_K] = {"k", false, false, false, false, true, false},
-    [OP_V] = {"v", false, false, true, false, true, false},
-    [OP_O] = {"o", true, true, true, true, true, false},
+    [OP_Q] = {"q", true, true, false, false, true, false, true},
+    [OP_K] = {"k", false, false, false, false, true, false, true, true},
+    [OP_V] = {"v", false, false, true, false, true, false, true, true},
+    [OP_O] = {"o", true, true, true, true, true, false, false, true},
     [OP_DOUT] = {"dout", true, true, true, false, true, false},
     [OP_DQ] = {"dq", true, true, false, false, false, true},
     [OP_DK] = {"dk", false, false, false, false, false, true},
     [OP_DV] = {"dv", false, false, true, false, false, true},
     [OP_LSE] = {"lse", true, true, false, true, true, false},
+    [OP_K_NEW] = {"k_new", true, false, false, .rope_in = true},
+    [OP_V_NEW] = {"v_new", true, false, true, .rope_in = true},
 };
 
 const char *operand_name(enum operand op)
@@ -59,7 +63,8 @@ static int64_t heads_of(const struct attn_problem *p, enum operand op)
 
 static int64_t dim_of(const struct attn_problem *p, enum operand op)
 {
-  return kinds[op].value_dim ? p->dv : p->d;
+  bool rotated = op == OP_O && p->op == ATTN_ROPE;
+  return kinds[op].value_dim && !rotated ? p->dv : p->d;
 }
 
 struct attn_tensor operand_strides(const struct attn_problem *p, enum operand op)
@@ -155,8 +160,8 @@ static int upload_cu_seqlens(struct tensors *t, bool query, struct arena_buffer 
 
 static struct attn_tensor *operand_slot(struct attn_args *a, enum operand op)
 {
-  struct attn_tensor *slots[OPERANDS] = {&a->q,  &a->k,  &a->v,  &a->o, &a->dout,
-                                         &a->dq, &a->dk, &a->dv, NULL};
+  struct attn_tensor *slots[OPERANDS] = {&a->q,  &a->k,  &a->v, &a->o,     &a->dout, &a->dq,
+                                         &a->dk, &a->dv, NULL,  &a->k_new, &a->v_new};
   return slots[op];
 }
 
@@ -171,15 +176,26 @@ static void bind_operand(const struct attn_problem *p, struct attn_args *a, enum
   operand_slot(a, op)->data = data;
 }
 
+/* By the problem's op. */
+static void give_roles(struct tensors *t)
+{
+  enum attn_op of = t->p->op;
+  for (int op = 0; op < OPERANDS; op++) {
+    bool in = of == ATTN_BWD ? kinds[op].bwd_in : of == ATTN_ROPE ? kinds[op].rope_in : op <= OP_V;
+    t->output[op] = of == ATTN_BWD    ? kinds[op].bwd_out
+                    : of == ATTN_ROPE ? kinds[op].rope_out
+                                      : kinds[op].fwd_out;
+    t->used[op] = in || t->output[op];
+  }
+}
+
 int tensors_create(struct tensors *t, const struct attn_problem *p, struct arena *arena)
 {
-  bool bwd = p->op == ATTN_BWD;
   memset(t, 0, sizeof *t);
   t->p = p;
   t->arena = arena;
+  give_roles(t);
   for (int op = 0; op < OPERANDS; op++) {
-    t->output[op] = bwd ? kinds[op].bwd_out : kinds[op].fwd_out;
-    t->used[op] = t->output[op] || (bwd ? kinds[op].bwd_in : op <= OP_V);
     t->bytes[op] = operand_bytes(p, op);
     if (!t->used[op])
       continue;
@@ -191,6 +207,8 @@ int tensors_create(struct tensors *t, const struct attn_problem *p, struct arena
   int status = p->page ? tensors_pages_create(t) : ATTN_OK;
   if (!status && p->kv)
     status = tensors_scales_create(t);
+  if (!status && p->op == ATTN_ROPE)
+    status = tensors_cache_create(t);
   if (status || p->layout != ATTN_PACKED)
     return status;
   status = upload_cu_seqlens(t, true, &t->cu_q);
@@ -219,7 +237,8 @@ static int exact_forward(struct tensors *t)
 
 static bool drawn(const struct tensors *t, enum operand op)
 {
-  return t->used[op] && t->bytes[op] && (op <= OP_V || op == OP_DOUT);
+  bool number = op <= OP_V || op == OP_DOUT || op == OP_K_NEW || op == OP_V_NEW;
+  return t->used[op] && t->bytes[op] && number;
 }
 
 /* Backward's o and lse, on the host as on the device. */
@@ -252,12 +271,14 @@ int tensors_draw(struct tensors *t, uint64_t seed)
       return ATTN_ENOMEM;
     enum attn_dtype type = operand_type(t->p, op);
     int64_t n = (int64_t)(t->bytes[op] / attn_dtype_size(type));
-    tensors_random(type, t->host[op], n, rng_at(seed, (uint64_t)op));
+    tensors_random(type, t->host[op], n, rng_at(seed, (uint64_t)(op < DRAW_PAGES ? op : op + 1)));
     if (t->regime)
       regime_apply(t->regime, t, op);
   }
   if (!status && t->p->page)
-    status = tensors_pages_draw(t, rng_at(seed, OPERANDS));
+    status = tensors_pages_draw(t, rng_at(seed, DRAW_PAGES));
+  if (!status && t->p->op == ATTN_ROPE)
+    status = tensors_cache_draw(t);
   for (int op = 0; op < OPERANDS && !status; op++)
     if (drawn(t, op))
       status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
@@ -267,7 +288,9 @@ int tensors_draw(struct tensors *t, uint64_t seed)
 int tensors_poison_outputs(struct tensors *t)
 {
   for (int op = 0; op < OPERANDS; op++) {
-    int status = t->output[op] ? arena_poison(t->arena, t->buffer[op]) : ATTN_OK;
+    int status = t->before[op]   ? tensors_cache_reset(t, op)
+                 : t->output[op] ? arena_poison(t->arena, t->buffer[op])
+                                 : ATTN_OK;
     if (status)
       return status;
   }
@@ -307,6 +330,7 @@ int tensors_inputs_unchanged(struct tensors *t)
   size_t size = 0;
   int same = 1;
   tensors_settle(t);
+  t->changed[0] = 0;
   for (int op = 0; op < OPERANDS && same == 1; op++) {
     if (!t->used[op] || t->output[op] || !t->host[op])
       continue;
@@ -318,7 +342,9 @@ int tensors_inputs_unchanged(struct tensors *t)
   free(scratch);
   if (same == 1 && t->p->kv)
     same = tensors_scales_unchanged(t);
-  return same == 1 && t->p->page ? tensors_pages_unchanged(t) : same;
+  if (same == 1 && t->p->page)
+    same = tensors_pages_unchanged(t);
+  return same == 1 && t->p->op == ATTN_ROPE ? tensors_cache_kept(t) : same;
 }
 
 uint64_t tensors_output_hash(struct tensors *t, int *status)
@@ -345,6 +371,8 @@ void tensors_destroy(struct tensors *t)
     free(t->host[op]);
     if (t->buffer[op])
       arena_free(t->arena, t->buffer[op]);
+    if (t->before[op])
+      arena_free(t->arena, t->before[op]);
   }
   free(t->signs);
   if (t->cu_q)

@@ -12,7 +12,20 @@
 extern "C" {
 #endif
 
-enum operand { OP_Q, OP_K, OP_V, OP_O, OP_DOUT, OP_DQ, OP_DK, OP_DV, OP_LSE, OPERANDS };
+enum operand {
+  OP_Q,
+  OP_K,
+  OP_V,
+  OP_O,
+  OP_DOUT,
+  OP_DQ,
+  OP_DK,
+  OP_DV,
+  OP_LSE,
+  OP_K_NEW,
+  OP_V_NEW,
+  OPERANDS
+};
 
 struct regime;
 
@@ -23,6 +36,7 @@ struct tensors {
   bool used[OPERANDS], output[OPERANDS]; /* by the problem's op */
   size_t bytes[OPERANDS];
   struct arena_buffer *buffer[OPERANDS];
+  struct arena_buffer *before[OPERANDS]; /* of an output that a run writes in part; or NULL */
   struct arena_buffer *cu_q, *cu_k;
   struct arena_buffer *table, *seqlens; /* of a paged cache, and what was uploaded there */
   int32_t *host_table, *host_seqlens;
@@ -30,6 +44,7 @@ struct tensors {
   float *host_scale[2];
   void *host[OPERANDS];  /* inputs as uploaded; owned */
   uint64_t *signs;       /* flips that the host's copy has not followed yet; or NULL */
+  char changed[96];      /* what a run changed and should not have; or "" */
   struct attn_args args; /* device pointers; workspace left for the caller to set */
 };
 
@@ -66,6 +81,12 @@ int tensors_scales_draw(struct tensors *t, uint64_t seed);
 int tensors_scales_upload(struct tensors *t);
 int tensors_scales_unchanged(struct tensors *t);
 void tensors_scales_destroy(struct tensors *t);
+/* tensors-cache.c: the cache of op=rope. What it holds before a run: drawn, and put there. */
+int tensors_cache_create(struct tensors *t);
+int tensors_cache_draw(struct tensors *t);
+int tensors_cache_reset(struct tensors *t, enum operand op); /* enqueued */
+/* As tensors_inputs_unchanged, for everything but the new tokens. */
+int tensors_cache_kept(struct tensors *t);
 /* tensors-flip.c: new signs for one input, on the device; enqueued. */
 int tensors_flip(struct tensors *t, uint64_t key);
 /* The host's copies follow. */
