@@ -108,7 +108,8 @@ attnbench_SOURCES = \
   harness/cli/cmd-run.c \
   harness/cli/doctor.c harness/cli/doctor.h \
   harness/cli/minimize.c harness/cli/minimize.h \
-  harness/cli/options.c harness/cli/options.h \
+  harness/cli/options.c harness/cli/options.h harness/cli/options-table.h \
+  harness/cli/options-parse.c \
   harness/cli/tell.c \
   harness/cli/zoo.c harness/cli/zoo.h \
   harness/cli/zoo-print.c

@@ -15,7 +15,7 @@ static bool failed(enum record_status s)
   return s == STATUS_FAIL || s == STATUS_CRASH || s == STATUS_TIMEOUT || s == STATUS_INVALID;
 }
 
-void failures_collect(const struct record *r, void *failures)
+void failures_collect(const struct record *r, const struct group *g, void *failures)
 {
   struct failures *f = failures;
   if (!failed(r->status) || f->n == MINIMIZE_MAX)
@@ -117,7 +117,7 @@ struct trial {
   char reason[256];
 };
 
-static void see(const struct record *r, void *ctx)
+static void see(const struct record *r, const struct group *g, void *ctx)
 {
   struct trial *t = ctx;
   t->failed = failed(r->status);

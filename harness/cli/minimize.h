@@ -18,7 +18,7 @@ struct failures {
   } of[MINIMIZE_MAX];
 };
 
-void failures_collect(const struct record *r, void *failures);
+void failures_collect(const struct record *r, const struct group *g, void *failures);
 /* Shrinks each and prints it, with the command that repeats it. */
 int failures_minimize(struct failures *f, const struct run_options *o, char *err, size_t errlen);
 

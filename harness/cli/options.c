@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.c - parses by the table; help is printed from the same table.
+ * options.c - the table of options, what each sets, and what is set where none is given.
  */
 #include "config.h"
 
@@ -11,10 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "harness/cli/options.h"
-#include "impl/echo.h"
-
-typedef int (*setter)(struct options *o, const char *value);
+#include "harness/cli/options-table.h"
 
 /* A refusal is left in o->refused. */
 static int number(struct options *o, const char *text, bool whole, double lo, double hi, double *x)
@@ -176,13 +173,7 @@ static int set_problems(struct options *o, const char *value)
   return 0;
 }
 
-/* repro: repeated in a record's repro line, because it changes the numbers */
-static const struct row {
-  const char *name, *arg, *help;
-  unsigned group;
-  bool repro;
-  setter set;
-} table[] = {
+static const struct option_row table[] = {
     {"device", "NAME", "cpu or cuda (default: cuda where there is a GPU)", OPT_SELECT, true,
      set_device},
     {"gpu", "N", "which GPU (default 0)", OPT_SELECT, true, set_gpu},
@@ -251,80 +242,13 @@ static const struct row {
     {"problems", "SUITE", "list the problems of a suite", OPT_LIST, false, set_problems},
 };
 
-#define ROWS (sizeof table / sizeof *table)
-
-void options_help(const struct command *c)
+const struct option_row *options_table(size_t *n)
 {
-  printf("usage: attnbench %s %s\n\n%s\n\noptions:\n", c->name, c->args, c->summary);
-  for (size_t i = 0; i < ROWS; i++) {
-    char left[40];
-    if (!(table[i].group & c->options))
-      continue;
-    snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].arg ? " " : "",
-             table[i].arg ? table[i].arg : "");
-    printf("  %-22s %s\n", left, table[i].help);
-  }
-  printf("  %-22s %s\n", "--help", "this text");
+  *n = sizeof table / sizeof *table;
+  return table;
 }
 
-static const struct row *find(const char *name, size_t n, unsigned options)
-{
-  for (size_t i = 0; i < ROWS; i++)
-    if (table[i].group & options && strlen(table[i].name) == n && !strncmp(table[i].name, name, n))
-      return &table[i];
-  return NULL;
-}
-
-/* The options that change a record's numbers, for its repro line. */
-static void remember(struct options *o, const struct row *r, const char *value)
-{
-  size_t used = strlen(o->repro);
-  if (r->repro)
-    snprintf(o->repro + used, sizeof o->repro - used, " --%s%s%s", r->name, r->arg ? " " : "",
-             r->arg ? value : "");
-}
-
-/* The options that another attnbench must be given to measure the same. */
-static void pass_on(struct options *o, const struct row *r, const char *value)
-{
-  bool measures = r->group & (OPT_SELECT | OPT_MEASURE | OPT_TIME) && r->set != set_processes;
-  if (!measures || o->ngiven + 2 > GIVEN)
-    return;
-  o->given[o->ngiven++] = r->name;
-  o->given[o->ngiven++] = value;
-}
-
-/* Takes the option at argv[0]; returns how many words it was, or -1. */
-static int take(struct options *o, const struct command *c, int argc, char **argv, char *err,
-                size_t errlen)
-{
-  const char *name = argv[0] + 2, *equals = strchr(name, '=');
-  size_t n = equals ? (size_t)(equals - name) : strlen(name);
-  const struct row *r = find(name, n, c->options);
-  if (!r) {
-    snprintf(err, errlen, "%s: unknown option --%s; attnbench %s --help lists them", c->name,
-             ATTN_ECHO(name, n), c->name);
-    return -1;
-  }
-  const char *value = equals ? equals + 1 : r->arg && argc > 1 ? argv[1] : NULL;
-  if (!r->arg != !value) {
-    snprintf(err, errlen, "--%s %s", r->name, r->arg ? "needs a value" : "takes no value");
-    return -1;
-  }
-  o->refused[0] = '\0';
-  int bad = r->set ? r->set(o, value) : catalog_plugin(value, err, errlen);
-  if (bad) {
-    if (r->set)
-      snprintf(err, errlen, "--%s %s: %s; %s", r->name, ATTN_ECHOS(value ? value : ""),
-               o->refused[0] ? o->refused : "not understood", r->help);
-    return -1;
-  }
-  remember(o, r, value);
-  pass_on(o, r, value);
-  return r->arg && !equals ? 2 : 1;
-}
-
-static void defaults(struct options *o)
+void options_defaults(struct options *o)
 {
   memset(o, 0, sizeof *o);
   o->run.processes = 1;
@@ -347,42 +271,4 @@ static void defaults(struct options *o)
       .count = true,
       .recheck = true,
   };
-}
-
-int options_parse(struct options *o, const struct command *c, int argc, char **argv, char *err,
-                  size_t errlen)
-{
-  bool words_only = false;
-  defaults(o);
-  o->words = calloc((size_t)argc + 1, sizeof *o->words);
-  if (!o->words)
-    return -1;
-  snprintf(o->repro, sizeof o->repro, "attnbench %s", c->name);
-  for (int i = 0; i < argc;) {
-    if (!words_only && !strcmp(argv[i], "--")) {
-      words_only = true;
-      i++;
-    } else if (!words_only && (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) {
-      return 1;
-    } else if (!words_only && !strncmp(argv[i], "--", 2)) {
-      int used = take(o, c, argc - i, argv + i, err, errlen);
-      if (used < 0)
-        return -1;
-      i += used;
-    } else if (!words_only && argv[i][0] == '-' && argv[i][1]) {
-      snprintf(err, errlen, "%s: unknown option %s; attnbench %s --help lists them", c->name,
-               ATTN_ECHOS(argv[i]), c->name);
-      return -1;
-    } else {
-      o->words[o->nwords++] = argv[i++];
-    }
-  }
-  o->run.repro = o->repro;
-  return 0;
-}
-
-void options_free(struct options *o)
-{
-  free(o->words);
-  catalog_problems_free(&o->problems);
 }

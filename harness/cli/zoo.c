@@ -187,7 +187,7 @@ static const struct record_rules *clean_of(struct watch *w, const struct zoo_row
   return NULL;
 }
 
-static void see(const struct record *r, void *ctx)
+static void see(const struct record *r, const struct group *g, void *ctx)
 {
   struct watch *w = ctx;
   for (int i = 0; i < w->z->n; i++) {

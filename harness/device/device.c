@@ -8,13 +8,22 @@
 
 #include <string.h>
 
-static const struct device_ops *const devices[] = {
-    &device_host,
-#ifdef HAVE_CUDA
-    &device_cuda,
+#ifndef HAVE_CUDA
+static const char *left_out(void)
+{
+  return "this build is without CUDA: configure it where a CUDA toolkit is found";
+}
+
+static int none(void)
+{
+  return 0;
+}
+
+/* Known by name, so that it can be said why it is not there. */
+const struct device_ops device_cuda = {.name = "cuda", .absent = left_out, .count = none};
 #endif
-    NULL,
-};
+
+static const struct device_ops *const devices[] = {&device_host, &device_cuda, NULL};
 
 const struct device_ops *const *device_all(void)
 {

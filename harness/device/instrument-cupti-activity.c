@@ -39,6 +39,8 @@ static void add_kernel(const CUpti_ActivityKernel9 *a)
                           .registers = a->registersPerThread,
                           .shared_bytes = a->staticSharedMemory + a->dynamicSharedMemory,
                           .local_bytes = (int)a->localMemoryPerThread,
+                          .threads = a->blockX * a->blockY * a->blockZ,
+                          .blocks = (double)a->gridX * a->gridY * a->gridZ,
                           .seconds = 1e-9 * (double)(a->end - a->start)};
   cupti_demangle(a->name ? a->name : "?", k.name, sizeof k.name);
   for (int i = 0; i < trace.n; i++) {
@@ -47,6 +49,8 @@ static void add_kernel(const CUpti_ActivityKernel9 *a)
         have->shared_bytes == k.shared_bytes) {
       have->calls++;
       have->seconds += k.seconds;
+      have->threads = have->threads == k.threads ? k.threads : 0;
+      have->blocks = have->blocks == k.blocks ? k.blocks : 0;
       return;
     }
   }

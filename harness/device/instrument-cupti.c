@@ -173,7 +173,7 @@ static int cupti_count(struct device *dev, device_launch launch, void *ctx, stru
   const char *denied = cupti_denied(dev);
   double v[CUPTI_RANGES][CUPTI_GROUP_METRICS], t[CUPTI_RANGES][CUPTI_GROUP_METRICS];
   int status = ATTN_OK;
-  *out = (struct counters){NULL, "", NAN, NAN, NAN, NAN, NAN, NAN};
+  *out = counters_unknown();
   snprintf(out->reason, sizeof out->reason, "%s", denied ? denied : "");
   if (denied || cupti_collect(dev, bytes, launch, ctx, v, &status, out->reason, sizeof out->reason))
     return status;

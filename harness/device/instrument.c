@@ -17,7 +17,7 @@ static const char *none_denied(struct device *dev)
 static int none_count(struct device *dev, device_launch launch, void *ctx, struct counters *out)
 {
   const char *why;
-  *out = (struct counters){NULL, "", NAN, NAN, NAN, NAN, NAN, NAN};
+  *out = counters_unknown();
   instrument_for(dev, &why);
   snprintf(out->reason, sizeof out->reason, "%s", why ? why : "counting was not asked for");
   return ATTN_OK;

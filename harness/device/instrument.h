@@ -19,15 +19,31 @@ struct counters {
   const char *source; /* "cupti", "io-model", or NULL: nothing counted */
   char reason[160];   /* why nothing was counted */
   double dram_read_bytes, dram_write_bytes;
-  double residue_bytes; /* written bytes still in L2 at the end of the range */
-  double l2_bytes;      /* L2 <-> SM */
-  double tensor_flops;  /* executed on tensor pipes */
-  double sm_cycles;     /* elapsed, max over SMs */
+  double residue_bytes;   /* written bytes still in L2 at the end of the range */
+  double l2_bytes;        /* L2 <-> SM */
+  double tensor_flops;    /* executed on tensor pipes */
+  double sm_cycles;       /* elapsed, max over SMs */
+  double sram_peak_bytes; /* of any core of the two-level machine */
 };
+
+/* Nothing counted yet. */
+static inline struct counters counters_unknown(void)
+{
+  double nan = __builtin_nan("");
+  return (struct counters){.dram_read_bytes = nan,
+                           .dram_write_bytes = nan,
+                           .residue_bytes = nan,
+                           .l2_bytes = nan,
+                           .tensor_flops = nan,
+                           .sm_cycles = nan,
+                           .sram_peak_bytes = nan};
+}
 
 struct kernel_info {
   char name[128];
   int calls, registers, shared_bytes, local_bytes;
+  int threads;    /* of a block; 0: its calls differ */
+  double blocks;  /* of a grid; 0: likewise */
   double seconds; /* activity duration; orientation only */
 };
 

@@ -18,16 +18,6 @@ const char *record_status_name(enum record_status s)
   return names[s];
 }
 
-static struct counters no_counters(void)
-{
-  return (struct counters){.dram_read_bytes = NAN,
-                           .dram_write_bytes = NAN,
-                           .residue_bytes = NAN,
-                           .l2_bytes = NAN,
-                           .tensor_flops = NAN,
-                           .sm_cycles = NAN};
-}
-
 static struct device_state no_state(void)
 {
   return (struct device_state){.sm_clock_hz = NAN,
@@ -57,7 +47,7 @@ void record_init(struct record *r)
                        .gbps = NAN,
                        .of_matmul = NAN,
                        .of_copy = NAN,
-                       .counters = no_counters(),
+                       .counters = counters_unknown(),
                        .compulsory_bytes = NAN,
                        .model_bytes = NAN,
                        .workspace_bytes = NAN,

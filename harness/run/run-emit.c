@@ -101,7 +101,7 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
              run->o->repro, r->impl, problem);
   }
   if (run->o->each)
-    run->o->each(r, run->o->ctx);
+    run->o->each(r, g, run->o->ctx);
   if (run->store.fd < 0)
     return status;
   snprintf(repro, sizeof repro, "%s --impl %s '%s'", run->o->repro, r->impl, problem);

@@ -18,7 +18,8 @@ struct run_options {
   const char *repro; /* command and options that repeat a record, without --impl and problem */
   int processes;     /* worker processes a problem */
   double timeout_s;  /* without progress, then killed */
-  void (*each)(const struct record *r, void *ctx); /* sees every record; or NULL */
+  /* Sees every record, and the group that it is of; or NULL. */
+  void (*each)(const struct record *r, const struct group *g, void *ctx);
   void *ctx;
   bool resume, quiet, progress; /* progress: a status line with ETA on stderr */
 };
