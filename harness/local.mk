@@ -82,6 +82,13 @@ libattnbench_a_SOURCES += \
 
 # serve/: the serving scenario: KV cache, prefix cache, traces, batching, decoder.
 libattnbench_a_SOURCES += \
+  harness/serve/compute.c harness/serve/compute.h \
+  harness/serve/compute-cpu.c \
+  harness/serve/compute-gemm.c harness/serve/compute-gemm.h \
+  harness/serve/compute-gemm-kernel.h \
+  harness/serve/decoder.c harness/serve/decoder.h \
+  harness/serve/decoder-calls.c harness/serve/decoder-parts.h \
+  harness/serve/decoder-size.c \
   harness/serve/engine.c harness/serve/engine.h \
   harness/serve/fragment.c harness/serve/fragment.h \
   harness/serve/kv.c harness/serve/kv.h \

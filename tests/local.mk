@@ -41,6 +41,7 @@ unit_tests = \
   tests/unit/reference-verdict \
   tests/unit/report \
   tests/unit/schema \
+  tests/unit/serve-decoder \
   tests/unit/serve-kv \
   tests/unit/serve-prefix \
   tests/unit/serve-sched \
