@@ -64,6 +64,14 @@ libattnbench_a_SOURCES += \
   harness/run/tensors-scales.c \
   harness/run/worker.c harness/run/worker.h
 
+# explain/: what bounds a problem on a machine.
+libattnbench_a_SOURCES += \
+  harness/explain/explain.c harness/explain/explain.h \
+  harness/explain/explain-json.c \
+  harness/explain/explain-print.c \
+  harness/explain/limits.c harness/explain/limits.h \
+  harness/explain/machine-file.c harness/explain/machine-file.h
+
 # gate/: statistics, and what they say of two runs or of many.
 libattnbench_a_SOURCES += \
   harness/gate/compare.c harness/gate/compare.h \
@@ -109,6 +117,7 @@ attnbench_SOURCES = \
   harness/cli/cmd-aa.c \
   harness/cli/cmd-compare.c \
   harness/cli/cmd-doctor.c \
+  harness/cli/cmd-explain.c \
   harness/cli/cmd-history.c \
   harness/cli/cmd-list.c \
   harness/cli/cmd-report.c \

@@ -3,6 +3,9 @@
 nobase_dist_pkgdata_DATA += \
   profiles/record.schema.json \
   profiles/baselines/h200.jsonl \
+  profiles/machines/a100-80gb.machine \
+  profiles/machines/h100-sxm.machine \
+  profiles/machines/h200.machine \
   profiles/models/falcon-7b.model \
   profiles/models/llama2-70b.model \
   profiles/models/llama2-7b.model \

@@ -27,6 +27,7 @@ unit_tests = \
   tests/unit/cpu-paged \
   tests/unit/cpu-traffic \
   tests/unit/data \
+  tests/unit/explain \
   tests/unit/cupti-host \
   tests/unit/device-host \
   tests/unit/e4m3 \
@@ -81,6 +82,7 @@ cli_tests = \
   tests/cli/readme.sh \
   tests/cli/cheats.sh \
   tests/cli/commands.sh \
+  tests/cli/explain.sh \
   tests/cli/run.sh \
   tests/cli/format.sh \
   tests/cli/streams.sh \

@@ -70,11 +70,13 @@ static int list(struct options *o)
     return list_files("suites", ".suite");
   if (o->list_models)
     return list_files("models", ".model");
+  if (o->list_machines)
+    return list_files("machines", ".machine");
   return list_impls(o);
 }
 
 const struct command cmd_list = {
     "list", "[options]",
-    "Lists devices and implementations, or suites, models, the problems of a suite.\n"
+    "Lists devices and implementations, or suites, models, known GPUs, the problems of a suite.\n"
     "Exit: 0, or 2 bad input.",
     OPT_SELECT | OPT_LIST, list};

@@ -66,6 +66,8 @@ FLAG(set_warm, o->run.group.timing.cache = CACHE_WARM)
 FLAG(set_no_counters, o->run.group.count = false)
 FLAG(set_suites, o->list_suites = true)
 FLAG(set_models, o->list_models = true)
+FLAG(set_machines, o->list_machines = true)
+FLAG(set_json, o->json = true)
 NUMBER(set_threshold, gate.compare.threshold, double, 0, 10)
 NUMBER(set_bytes_threshold, gate.compare.bytes_threshold, double, 0, 10)
 NUMBER(set_error_threshold, gate.compare.error_threshold, double, 0, 1e6)
@@ -126,6 +128,7 @@ static int set_format(struct options *o, const char *value)
 WORD(set_floor, gate.floor)
 WORD(set_mutants, mutants)
 WORD(set_keep, gate.keep)
+WORD(set_machine, machine)
 WORD(set_gate_out, gate.out)
 
 static int set_quick(struct options *o, const char *value)
@@ -239,6 +242,10 @@ static const struct option_row table[] = {
     {"out", "DIR", "folder of the report (default: report)", OPT_REPORT, false, set_out},
     {"suites", NULL, "list suites", OPT_LIST, false, set_suites},
     {"models", NULL, "list model presets", OPT_LIST, false, set_models},
+    {"machines", NULL, "list known GPUs", OPT_LIST, false, set_machines},
+    {"machine", "NAME", "the model of a known GPU; nothing is run", OPT_EXPLAIN, false,
+     set_machine},
+    {"json", NULL, "one JSON object a run, in place of text", OPT_EXPLAIN, false, set_json},
     {"problems", "SUITE", "list the problems of a suite", OPT_LIST, false, set_problems},
 };
 

@@ -23,14 +23,15 @@ enum {
   OPT_WORK = 2,   /* --suite --seed --rows --out --resume --timeout --quiet */
   OPT_TIME = 4,   /* --quick --sustained --warm --processes --samples --ci --no-counters */
   OPT_REPORT = 8, /* --out DIR --title */
-  OPT_LIST = 16,  /* --suites --models --problems */
+  OPT_LIST = 16,  /* --suites --models --machines --problems */
   OPT_MEASURE =
       32, /* those of OPT_WORK that choose what is measured: --suite --seed --rows --timeout */
   OPT_JUDGE = 64, /* --threshold ... --anyway */
   OPT_COMPARE = 128,
   OPT_AA = 256,
   OPT_HISTORY = 512,
-  OPT_VERIFY = 1024, /* --full */
+  OPT_VERIFY = 1024,  /* --full */
+  OPT_EXPLAIN = 2048, /* --machine --json */
 };
 
 /* What the regression gate takes. */
@@ -54,7 +55,9 @@ struct options {
   int nwords;
   const char *mutants; /* folder, or NULL */
   bool minimize;
-  bool list_suites, list_models;
+  bool list_suites, list_models, list_machines;
+  const char *machine; /* a known one, or NULL */
+  bool json;
   const char *list_problems;
   char repro[512];
   char refused[80]; /* why the last value was, or "" */
@@ -67,7 +70,7 @@ struct command {
 };
 
 extern const struct command cmd_list, cmd_verify, cmd_run, cmd_compare, cmd_aa, cmd_history,
-    cmd_report, cmd_doctor;
+    cmd_report, cmd_doctor, cmd_explain;
 
 void options_help(const struct command *c);
 /* -1: a line in err. 1: --help was asked for. */

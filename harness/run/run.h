@@ -35,6 +35,10 @@ struct run_summary {
 int run_problems(const struct problem_list *list, const struct run_options *o,
                  struct run_summary *sum, char *err, size_t errlen);
 
+/* A time, a number, half of the interval in per cent of the median; "-" where there is none. */
+const char *show_seconds(char *buf, size_t n, double s);
+const char *show_number(char *buf, size_t n, const char *format, double x);
+const char *show_spread(char *buf, size_t n, const struct record *r);
 /* One line for one record, and the heading above the first. */
 void show_heading(bool timed);
 void show_record(const struct record *r, bool timed);

@@ -9,8 +9,7 @@
 
 #include "harness/run/run.h"
 
-/* "1.234 ms", or "-" */
-static const char *seconds_text(char *buf, size_t n, double s)
+const char *show_seconds(char *buf, size_t n, double s)
 {
   if (!(s > 0))
     snprintf(buf, n, "-");
@@ -23,7 +22,7 @@ static const char *seconds_text(char *buf, size_t n, double s)
   return buf;
 }
 
-static const char *number_text(char *buf, size_t n, const char *format, double x)
+const char *show_number(char *buf, size_t n, const char *format, double x)
 {
   if (isfinite(x))
     snprintf(buf, n, format, x);
@@ -32,14 +31,13 @@ static const char *number_text(char *buf, size_t n, const char *format, double x
   return buf;
 }
 
-/* Half of the interval in per cent of the median; "-" where so few samples have none. */
-static const char *spread_text(char *buf, size_t n, const struct record *r)
+const char *show_spread(char *buf, size_t n, const struct record *r)
 {
   double half = 50 * (r->ci_hi_s - r->ci_lo_s) / r->median_s;
   if (half < 0.005)
     snprintf(buf, n, "<0.01%%");
   else
-    number_text(buf, n, "%.2f%%", half);
+    show_number(buf, n, "%.2f%%", half);
   return buf;
 }
 
@@ -63,14 +61,14 @@ void show_record(const struct record *r, bool timed)
   attn_problem_print(&r->problem, problem, sizeof problem);
   printf("%-11s %-22s ", record_status_name(r->status), r->impl);
   if (timed)
-    printf("%10s %7s %9s %8s %6s  %s\n", seconds_text(a, sizeof a, r->median_s),
-           spread_text(b, sizeof b, r), number_text(c, sizeof c, "%.4g", r->tflops),
-           number_text(d, sizeof d, "%.3g", moved / r->compulsory_bytes),
-           number_text(e, sizeof e, "%.3f", ratio), problem);
+    printf("%10s %7s %9s %8s %6s  %s\n", show_seconds(a, sizeof a, r->median_s),
+           show_spread(b, sizeof b, r), show_number(c, sizeof c, "%.4g", r->tflops),
+           show_number(d, sizeof d, "%.3g", moved / r->compulsory_bytes),
+           show_number(e, sizeof e, "%.3f", ratio), problem);
   else
-    printf("%6s %6s %8s  %s\n", number_text(a, sizeof a, "%.3f", ratio),
-           number_text(b, sizeof b, "%.3f", r->verified ? v->lse_bound_ratio : NAN),
-           number_text(c, sizeof c, "%.1e", r->verified ? v->rel_fro : NAN), problem);
+    printf("%6s %6s %8s  %s\n", show_number(a, sizeof a, "%.3f", ratio),
+           show_number(b, sizeof b, "%.3f", r->verified ? v->lse_bound_ratio : NAN),
+           show_number(c, sizeof c, "%.1e", r->verified ? v->rel_fro : NAN), problem);
   if (r->reason[0])
     printf("            %s\n", r->reason);
   fflush(stdout);

@@ -19,7 +19,7 @@ bad() {
   esac
 }
 
-for c in list verify run compare aa history report doctor; do
+for c in list verify run explain compare aa history report doctor; do
   help=$("$ATTNBENCH" $c --help 2>&1)
   is $? 0 "$c --help exits 0"
   case $help in
@@ -80,9 +80,9 @@ if [ -w /dev/full ]; then
   is $? 3 "output that cannot be written exits 3"
 fi
 
-for what in --suites --models; do
+for what in --suites --models --machines; do
   n=$("$ATTNBENCH" list $what | wc -l)
-  ok $((n < 4)) "list $what lists $n"
+  ok $((n < 3)) "list $what lists $n"
 done
 list=$("$ATTNBENCH" list --device cpu)
 n=$("$ATTNBENCH" list --device cpu --impl 'cpu/n*' | grep -c '^cpu/')
