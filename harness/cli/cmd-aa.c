@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "harness/cli/ab.h"
+#include "harness/record/store.h"
 #include "impl/echo.h"
 
 #define AA_PROCESSES 7
@@ -249,6 +250,8 @@ static int aa(struct options *o)
     code = files > 1 ? conclude(&a, o->words, o->nwords, err, sizeof err)
                      : complain(EXIT_USAGE, "aa: one file has none to be compared with; give "
                                             "several runs of the same build");
+  else if (o->gate.out && store_writable(o->gate.out, err, sizeof err))
+    code = complain(EXIT_ENVIRONMENT, strcat(err, "; choose another --out"));
   else if (command_device(o, err, sizeof err))
     code = complain(EXIT_ENVIRONMENT, err);
   else if (command_problems(o, 0, "prefill", err, sizeof err))

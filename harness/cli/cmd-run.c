@@ -10,6 +10,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/minimize.h"
 #include "harness/cli/zoo.h"
+#include "harness/record/store.h"
 
 int command_problems(struct options *o, int from, const char *default_suite, char *err,
                      size_t errlen)
@@ -102,6 +103,8 @@ static int zoo(struct options *o)
   static struct zoo z;
   char err[1024] = "";
   o->run.device = &device_host;
+  if (o->run.out && store_writable(o->run.out, err, sizeof err - 40))
+    return complain(EXIT_ENVIRONMENT, strcat(err, "; choose another --out"));
   if (zoo_load(&z, o->mutants, err, sizeof err))
     return complain(EXIT_USAGE, err);
   if (zoo_run(&z, &o->run, err, sizeof err))

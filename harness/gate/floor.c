@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "harness/gate/compare.h"
+#include "harness/record/store.h"
 #include "impl/echo.h"
 
 #define FLOOR_SCHEMA 1
@@ -117,10 +118,10 @@ int floor_write(const struct noise_floor *f, const char *file, char *err, size_t
                 on->uuid_hash[0] ? on->uuid_hash : NULL, "processes", (json_int_t)f->processes,
                 "comparisons", f->comparisons, "judged", f->judged, "false_alarms", f->false_alarms,
                 "floor", real(f->overall), "cells", cells_json(f));
-  int bad = !j || json_dump_file(j, file, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+  char why[1024] = "out of memory";
+  int bad = !j || store_replace(file, j, why, sizeof why);
   if (bad)
-    snprintf(err, errlen, "--out %s: noise floor not written: %s", ATTN_ECHOS(file),
-             strerror(errno));
+    snprintf(err, errlen, "noise floor not written: %.800s", why);
   json_decref(j);
   return bad ? -1 : 0;
 }

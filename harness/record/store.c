@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,13 @@ static int write_all(int fd, const char *text, size_t n)
     n -= (size_t)k;
   }
   return 0;
+}
+
+/* Nothing at all, or an object. */
+static bool is_ours(int fd)
+{
+  char first = '{';
+  return pread(fd, &first, 1, 0) < 0 || first == '{';
 }
 
 /* A writer that was killed may have left half a line: end it, so that it stays one bad line. */
@@ -51,8 +59,15 @@ int store_open(struct store *s, const char *path, char *err, size_t errlen)
              strerror(errno));
     return -1;
   }
-  if (fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && end_torn_line(s->fd)) {
-    snprintf(err, errlen, "%s: cannot append: %s", path, strerror(errno));
+  bool regular = fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode);
+  if (regular && !is_ours(s->fd)) {
+    snprintf(err, errlen, "%s: is no results file, and is left as it is; choose another --out",
+             ATTN_ECHOS(path));
+    store_close(s);
+    return -1;
+  }
+  if (regular && end_torn_line(s->fd)) {
+    snprintf(err, errlen, "%s: cannot append: %s", ATTN_ECHOS(path), strerror(errno));
     store_close(s);
     return -1;
   }
@@ -87,6 +102,44 @@ void store_close(struct store *s)
   if (s->fd >= 0)
     close(s->fd);
   s->fd = -1;
+}
+
+int store_writable(const char *path, char *err, size_t errlen)
+{
+  bool there = !access(path, F_OK);
+  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    snprintf(err, errlen, "%s: %s", ATTN_ECHOS(path), strerror(errno));
+    return -1;
+  }
+  close(fd);
+  if (!there)
+    unlink(path);
+  return 0;
+}
+
+static int write_object(int fd, json_t *object)
+{
+  int bad = json_dumpfd(object, fd, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) ||
+            write_all(fd, "\n", 1) || (fsync(fd) && errno != EINVAL && errno != EROFS);
+  int why = errno;
+  return close(fd) || bad ? (errno = bad ? why : errno, -1) : 0;
+}
+
+int store_replace(const char *path, json_t *object, char *err, size_t errlen)
+{
+  char part[4200];
+  struct stat st;
+  bool special =
+      !stat(path, &st) && !S_ISREG(st.st_mode); /* a terminal, a pipe: written in place */
+  snprintf(part, sizeof part, "%s%s", path, special ? "" : ".part");
+  int fd = open(part, O_WRONLY | O_CREAT | (special ? 0 : O_TRUNC) | O_CLOEXEC, 0666);
+  if (fd >= 0 && !write_object(fd, object) && (special || !rename(part, path)))
+    return 0;
+  snprintf(err, errlen, "%s: %s", ATTN_ECHOS(path), strerror(errno));
+  if (fd >= 0 && !special)
+    unlink(part);
+  return -1;
 }
 
 /* A record of this project: an object with a schema number, a problem and an implementation. */

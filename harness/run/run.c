@@ -49,6 +49,16 @@ static int ceilings_body(void *ctx)
   return status ? RUN_DEVICE_LOST : 0;
 }
 
+/* Whether anything of the list has no record yet. */
+static bool anything_left(const struct run *run, const struct problem_list *list)
+{
+  for (int i = 0; i < list->n; i++)
+    for (int k = 0; k < run->nimpls; k++)
+      if (!run->o->resume || !run_is_recorded(run, &list->item[i], run->impls[k]->name))
+        return true;
+  return false;
+}
+
 static int measure_ceilings(struct run *run, struct run_batch *b, char *err, size_t errlen)
 {
   struct group *g = &b->g[0];
@@ -105,7 +115,7 @@ int run_problems(const struct problem_list *list, const struct run_options *o,
     status = ATTN_EDEVICE;
   if (!status)
     status = run_begin(&run, err, errlen);
-  if (!status)
+  if (!status && anything_left(&run, list))
     status = measure_ceilings(&run, b, err, errlen);
   for (int i = 0; i < list->n && !status; i += RUN_BATCH) {
     int left = list->n - i;

@@ -29,7 +29,6 @@ void worker_catch_interrupts(void)
   struct sigaction a = {.sa_handler = on_interrupt};
   sigaction(SIGINT, &a, NULL);
   sigaction(SIGTERM, &a, NULL);
-  signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write, not our end */
 }
 
 int worker_interrupted(void)

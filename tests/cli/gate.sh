@@ -110,6 +110,13 @@ done
 is "$(grep -c '"impl": "cpu/naive"' "$dir/floor.json")" 1 "the floor has its cell"
 attn aa "$dir/runs/run1.jsonl" "$dir/runs/run2.jsonl" "$dir/runs/run3.jsonl"
 is $? 0 "aa of files exits 0"
+cp "$dir/floor.json" "$dir/kept.json"
+attn aa --out "$dir/nowhere/floor.json" --device cpu --samples 400 "$problem"
+is "$? $(wc -c < "$dir/out")" "3 0" "an --out that cannot be written is told before anything is measured"
+line
+(ulimit -f 0 && attn aa --out "$dir/floor.json" "$dir/runs/run1.jsonl" "$dir/runs/run2.jsonl") 2> /dev/null
+is "$? $(cmp "$dir/floor.json" "$dir/kept.json" 2>&1)" "3 " "a full disk leaves the floor that was there"
+is "$(find "$dir" -name '*.part' | wc -l)" 0 "and no part of another"
 # floor X: as if steady/a had been measured
 floor() { sed "s|cpu/naive|steady/a|; s|\"floor\": .*|\"floor\": $1,|" "$dir/floor.json"; }
 floor 0.5 > "$dir/low.json"

@@ -133,6 +133,11 @@ if [ -w /dev/full ]; then
   is "$(grep -c 'No space left' "$dir/err")" 1 "and says so"
 fi
 
+echo "my notes" > "$dir/notes"
+run --impl broken/fair --out "$dir/notes" "$problem"
+is "$? $(cat "$dir/notes")" "2 my notes" "a file that holds something else is refused and left alone"
+is "$(wc -l < "$dir/err")" 1 "in one line"
+
 mkdir "$dir/closed"
 chmod 555 "$dir/closed"
 target=$dir/closed/x.jsonl
