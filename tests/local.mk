@@ -25,6 +25,7 @@ unit_tests = \
   tests/unit/cpu-block \
   tests/unit/cpu-machine \
   tests/unit/cpu-paged \
+  tests/unit/cpu-rope \
   tests/unit/cpu-traffic \
   tests/unit/data \
   tests/unit/explain \
@@ -38,6 +39,7 @@ unit_tests = \
   tests/unit/reference-paged \
   tests/unit/reference-backward \
   tests/unit/reference-random \
+  tests/unit/reference-rope \
   tests/unit/reference-semantics \
   tests/unit/reference-verdict \
   tests/unit/report \

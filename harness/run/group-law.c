@@ -164,7 +164,8 @@ int group_laws(struct group_work *w, struct live *l)
   struct context c = {w, l};
   struct law_subject subject = {&l->c->impl->numerics, run, fill, &c, w->o->seed};
   struct law_result result[LAWS_MAX];
-  if (p->page || pairs > (w->dev->info.kind == ATTN_CUDA ? CUDA_PAIRS : HOST_PAIRS))
+  if (p->op == ATTN_ROPE || p->page ||
+      pairs > (w->dev->info.kind == ATTN_CUDA ? CUDA_PAIRS : HOST_PAIRS))
     return ATTN_OK;
   int status = law_check(p, &subject, result);
   for (int i = 0; i < LAWS_MAX; i++)
