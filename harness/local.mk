@@ -52,6 +52,7 @@ libattnbench_a_SOURCES += \
   harness/run/regime.c harness/run/regime.h \
   harness/run/rules.c harness/run/rules.h \
   harness/run/rules-plain.c \
+  harness/run/rules-rope.c \
   harness/run/run.c harness/run/run.h harness/run/run-parts.h \
   harness/run/run-batch.c \
   harness/run/run-emit.c \

@@ -20,6 +20,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/paged.suite \
   profiles/suites/prefill.suite \
   profiles/suites/quick-cpu.suite \
+  profiles/suites/rope.suite \
   profiles/suites/traffic.suite \
   profiles/suites/training.suite \
   profiles/suites/verify-fast.suite \

@@ -109,12 +109,13 @@ static int judge(struct group_work *w, struct live *l, struct group_zoo *z)
     return ATTN_OK;
   }
   int status = group_truth(w, l, &l->args, 0, w->o->seed, "");
+  bool rope = w->g->problem.op == ATTN_ROPE;
   if (!status)
-    status = fetch(w, z);
+    status = rope ? group_rope_rules(w, r->rules.customary) : fetch(w, z);
   r->rules.known = true;
   r->rules.bound = r->verdict.bound_ratio <= 1;
-  r->rules.lse = w->g->problem.op == ATTN_BWD || r->verdict.lse_bound_ratio <= 1;
-  for (int i = 0; i < RULES && !status; i++)
+  r->rules.lse = w->g->problem.op == ATTN_BWD || rope || r->verdict.lse_bound_ratio <= 1;
+  for (int i = 0; i < RULES && !status && !rope; i++)
     r->rules.customary[i] = rules_pass(&z->truth, &z->s, i);
   return status;
 }
@@ -125,7 +126,7 @@ int group_zoo(struct group_work *w, struct live *l)
   int status = ATTN_OK, hashed;
   if (!w->zoo && !(w->zoo = calloc(1, sizeof *w->zoo)))
     return ATTN_ENOMEM;
-  if (!w->zoo->ready)
+  if (!w->zoo->ready && w->g->problem.op != ATTN_ROPE)
     status = zoo_prepare(w, w->zoo);
   if (!status)
     status = group_run_once(w, l);

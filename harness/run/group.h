@@ -98,6 +98,8 @@ int group_run_once(struct group_work *w, struct live *l);
 /* All checks and the customary rules, for the kill matrix (group-zoo.c). */
 int group_zoo(struct group_work *w, struct live *l);
 void group_zoo_end(struct group_work *w);
+/* The customary rules on op=rope (rules-rope.c); pass has one for each. */
+int group_rope_rules(struct group_work *w, bool *pass);
 /* Poisons, runs, checks guards and verdict; merges the verdict into the record. */
 int group_verify(struct group_work *w, struct live *l);
 /* Compares rows of args' outputs with the truth; a case that fails ends, and says when. The

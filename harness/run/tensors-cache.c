@@ -24,6 +24,17 @@ int tensors_cache_create(struct tensors *t)
 
 /* ---- new tokens ------------------------------------------------------------------------------ */
 
+int64_t tensors_cache_slot(const struct tensors *t, enum operand op, int64_t seq, int64_t k0,
+                           int64_t token)
+{
+  struct attn_tensor x = operand_strides(t->p, op);
+  int64_t page = t->p->page;
+  if (!page)
+    return seq * x.sb + (k0 + token) * x.ss;
+  return t->host_table[seq * t->args.block_table_stride + token / page] * x.sb +
+         token % page * x.ss;
+}
+
 /* Calls each(ctx, first element) for every head of every new token of an operand. */
 static void each_new(const struct tensors *t, enum operand op, void (*each)(void *ctx, int64_t at),
                      void *ctx)
@@ -34,10 +45,7 @@ static void each_new(const struct tensors *t, enum operand op, void (*each)(void
     int64_t sq, sk;
     attn_problem_seq(p, s, &sq, &sk);
     for (int64_t j = sk - sq; j < sk; j++) {
-      int64_t row = s * x.sb + (k0 + j) * x.ss;
-      if (p->page)
-        row =
-            t->host_table[s * t->args.block_table_stride + j / p->page] * x.sb + j % p->page * x.ss;
+      int64_t row = tensors_cache_slot(t, op, s, k0, j);
       for (int64_t h = 0; h < p->hkv; h++)
         each(ctx, row + h * x.sh);
     }

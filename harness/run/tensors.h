@@ -83,6 +83,9 @@ int tensors_scales_unchanged(struct tensors *t);
 void tensors_scales_destroy(struct tensors *t);
 /* tensors-cache.c: the cache of op=rope. What it holds before a run: drawn, and put there. */
 int tensors_cache_create(struct tensors *t);
+/* First element of a token of k or v; k0 tokens lie before the sequence in a packed cache. */
+int64_t tensors_cache_slot(const struct tensors *t, enum operand op, int64_t seq, int64_t k0,
+                           int64_t token);
 int tensors_cache_draw(struct tensors *t);
 int tensors_cache_reset(struct tensors *t, enum operand op); /* enqueued */
 /* As tensors_inputs_unchanged, for everything but the new tokens. */

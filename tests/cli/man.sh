@@ -18,7 +18,7 @@ paged=$(sed -n '/^\.SH OPTIONS/,/^\.SH PROBLEMS/p' "$page" | sed 's/\\//g' |
 is "$paged" "$helped" "the same options"
 
 for key in op dtype b hq hkv s sq sk seqs d dv mask softcap scale alibi dropout page layout \
-  deterministic tokens hidden model; do
+  rope theta trained rotary pairs band ramp attention deterministic tokens hidden model; do
   grep -q "[^a-z]$key=" "$page"
   ok $? "explains $key="
 done

@@ -94,6 +94,7 @@ one() { # MUTANT
 uses() { # UNIT HEADER
   case $2 in
   impl/cpu/block-kernels.h) [ "$1" = impl/cpu/block ] ;;
+  impl/rope.h) [ "$1" = impl/cpu/rope ] ;;
   impl/dropout.h) [ "$1" = impl/cpu/block ] || [ "$1" = impl/cpu/plan ] ;;
   *) true ;;
   esac
