@@ -20,6 +20,7 @@ if HAVE_CUDA
 libattnbench_a_SOURCES += \
   harness/device/device-cuda.c harness/device/device-cuda.h \
   harness/device/cuda-ceilings.c \
+  harness/device/cuda-graph.c \
   harness/device/cuda-kernels.cu harness/device/cuda-kernels.h \
   harness/device/cuda-presence.c \
   harness/device/cuda-timing.c \

@@ -62,6 +62,7 @@ FLAG(set_quiet, o->run.quiet = true)
 FLAG(set_minimize, o->minimize = true)
 FLAG(set_full, o->run.group.laws = true)
 FLAG(set_sustained, o->run.group.timing.mode = MODE_SUSTAINED)
+FLAG(set_graph, o->run.group.graph = true)
 FLAG(set_warm, o->run.group.timing.cache = CACHE_WARM)
 FLAG(set_no_counters, o->run.group.count = false)
 FLAG(set_suites, o->list_suites = true)
@@ -210,6 +211,7 @@ static const struct option_row table[] = {
     {"sustained", NULL, "hot card: 3 s warm-up, no pauses (default: rested, 50 ms pauses)",
      OPT_TIME, true, set_sustained},
     {"warm", NULL, "leave the cache as it is (default: cold)", OPT_TIME, true, set_warm},
+    {"graph", NULL, "what takes under 0.1 ms by CUDA graph, too", OPT_TIME, true, set_graph},
     {"processes", "N", "worker processes a problem (default 1)", OPT_TIME, true, set_processes},
     {"samples", "N", "exactly N samples a process", OPT_TIME, true, set_samples},
     {"ci", "W", "stop when the 95 % interval is narrower than W of the median (default 0.005)",

@@ -276,6 +276,7 @@ const struct device_ops device_cuda = {
     .sync = cuda_sync,
     .stream = cuda_stream,
     .time = cuda_time,
+    .graph = cuda_graph,
     .ceilings = cuda_ceilings,
     .state_begin = cuda_state_begin,
     .state_end = cuda_state_end,

@@ -47,6 +47,9 @@ int cuda_time(struct device *dev, const struct device_timing *t, device_launch l
 /* Enqueues a read of 2x L2 of scratch: leaves the cache full of clean lines nobody wants. */
 int cuda_flush(struct device *dev);
 
+/* cuda-graph.c */
+int cuda_graph(struct device *dev, device_launch launch, void *ctx, double *seconds);
+
 /* cuda-ceilings.c */
 int cuda_ceilings(struct device *dev, enum device_mode mode, struct device_ceilings *out);
 

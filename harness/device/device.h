@@ -96,6 +96,9 @@ struct device_ops {
   void *(*stream)(struct device *dev);
   int (*time)(struct device *dev, const struct device_timing *t, device_launch launch, void *ctx,
               struct device_sample *out);
+  /* Seconds of one run among many in a row, launched as a whole; NaN where the launch cannot be
+   * recorded for that. NULL: the device has no such thing. */
+  int (*graph)(struct device *dev, device_launch launch, void *ctx, double *seconds);
   int (*ceilings)(struct device *dev, enum device_mode mode, struct device_ceilings *out);
   int (*state_begin)(struct device *dev); /* starts polling */
   int (*state_end)(struct device *dev, struct device_state *out);

@@ -128,9 +128,13 @@ static double resample(const double *x, const size_t *start, size_t processes, d
 static void widen(struct stats_interval *ci, double at, double n)
 {
   double by = sqrt(n / (n - 1)) * stats_t_quantile(0.975, n - 1) / stats_normal_quantile(0.975);
+  if (ci->lo > 0) { /* what is positive stays so */
+    ci->lo = at * pow(ci->lo / at, by);
+    ci->hi = at * pow(ci->hi / at, by);
+    return;
+  }
   ci->lo = at + by * (ci->lo - at);
   ci->hi = at + by * (ci->hi - at);
-  ci->lo = ci->lo > 0 || at <= 0 ? ci->lo : 0; /* of positive samples, a positive interval */
 }
 
 struct stats_interval stats_process_interval(const double *x, const size_t *start, size_t processes,

@@ -42,6 +42,7 @@ void record_init(struct record *r)
                        .ci_lo_s = NAN,
                        .ci_hi_s = NAN,
                        .min_s = NAN,
+                       .graph_s = NAN,
                        .sample_mhz = NAN,
                        .tflops = NAN,
                        .gbps = NAN,
@@ -138,6 +139,7 @@ static json_t *time_json(const struct record *r)
   put_real(o, "ci_lo_s", r->ci_lo_s);
   put_real(o, "ci_hi_s", r->ci_hi_s);
   put_real(o, "min_s", r->min_s);
+  put_real(o, "graph_s", r->graph_s);
   put(o, "n", json_integer(r->n));
   put(o, "processes", json_integer(r->processes));
   put(o, "cache", json_string(r->cache == CACHE_COLD ? "cold" : "warm"));

@@ -54,6 +54,7 @@ struct record {
   enum device_mode mode;
   const char *method; /* "hidden-events", "host-clock" */
   double median_s, ci_lo_s, ci_hi_s, min_s, sample_mhz;
+  double graph_s; /* of one run among many in a CUDA graph; NaN: not asked for */
   int n, processes;
   const size_t *process_start; /* processes+1 offsets into samples; NULL with one process */
   double *samples;             /* n seconds, the caller's; those of one process are contiguous */

@@ -22,6 +22,7 @@ struct group_options {
   bool count;                  /* counters and kernel names */
   bool recheck;                /* verify again afterwards, on fresh inputs */
   bool laws;                   /* check laws and probes, observe properties */
+  bool graph;                  /* time what is short by CUDA graph, too */
   bool zoo;                    /* every check, whatever failed before */
   const struct regime *regime; /* of the inputs; NULL: normal */
   struct device_timing timing;

@@ -176,7 +176,7 @@ static int more_processes(struct task *t, struct run_merge **m)
   for (int k = 1; k < t->run->o->processes && !status; k++) {
     for (int i = 0; i < b->n; i++)
       run_merge_restart(m[i], &b->g[i]);
-    t->options.count = t->options.recheck = false;
+    t->options.count = t->options.recheck = t->options.graph = false;
     t->options.rows_max = LATER_ROWS;
     t->options.seed = t->run->o->group.seed + (uint64_t)k;
     status = run_workers(t);

@@ -108,6 +108,11 @@ int run_problems(const struct problem_list *list, const struct run_options *o,
   struct run_batch *b = worker_shared(sizeof *b);
   int lock = -1, status = b ? ATTN_OK : ATTN_ENOMEM;
   memset(sum, 0, sizeof *sum);
+  if (o->group.graph && !o->device->graph) {
+    snprintf(err, errlen, "--graph: device %s has no graphs of launches; leave it out",
+             o->device->name);
+    status = ATTN_EINVAL;
+  }
   worker_catch_interrupts();
   if (b)
     spent_enter(&b->spent, SPENT_REST);

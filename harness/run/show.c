@@ -71,5 +71,7 @@ void show_record(const struct record *r, bool timed)
            show_number(c, sizeof c, "%.1e", r->verified ? v->rel_fro : NAN), problem);
   if (r->reason[0])
     printf("            %s\n", r->reason);
+  if (isfinite(r->graph_s))
+    printf("            %s by CUDA graph\n", show_seconds(a, sizeof a, r->graph_s));
   fflush(stdout);
 }

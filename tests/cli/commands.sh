@@ -74,6 +74,7 @@ said=$("$ATTNBENCH" run --device "$wild" 2>&1)
 case $said in *'a\x0ab\x01\xff'*) ok 0 "bytes that do not print are escaped" ;; *) ok 1 "bytes that do not print are escaped: $said" ;; esac
 ok $(("$(printf '%s' "$("$ATTNBENCH" run --device "$long" 2>&1)" | wc -c)" > 400)) "a long word is shortened"
 
+bad 2 "--graph: device cpu has no graphs" run --device cpu --graph 'b=1 hq=1 sq=8 d=16'
 bad 2 "--resume needs --out" verify --device cpu --resume 'b=1 hq=1 sq=8 d=16'
 if [ -w /dev/full ]; then
   "$ATTNBENCH" list > /dev/full 2> /dev/null

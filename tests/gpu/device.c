@@ -104,6 +104,19 @@ static double timed(const struct device_timing *t, device_launch launch, void *c
   return stats_median(seconds, 9);
 }
 
+/* Bound: hidden event pairs and graphs agree within 2 % above 50 us; what cannot be captured has no
+ * figure and harms nothing. */
+static void test_graph(void)
+{
+  uint64_t ns = 100000;
+  double graph = NAN, hidden = timed(&warm, launch_spin_ns, &ns, NULL);
+  int status = device_cuda.graph(&dev, launch_spin_ns, &ns, &graph);
+  ok(!status && fabs(graph / hidden - 1) < 0.02, "hidden pair %.2f us, by graph %.2f us",
+     1e6 * hidden, 1e6 * graph);
+  status = device_cuda.graph(&dev, launch_waiter, NULL, &graph);
+  ok(!status && isnan(graph) && !device_cuda.sync(&dev), "what waits has no figure by graph");
+}
+
 /* Looks, as a parent of workers does, then opens the device in a child. */
 static void test_fork(void)
 {
@@ -307,6 +320,7 @@ int main(void)
   test_time();
   test_side_stream();
   test_clock();
+  test_graph();
   test_cache();
   test_bad_launches();
   test_state();

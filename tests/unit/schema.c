@@ -78,6 +78,7 @@ static const struct breakage breakages[] = {
     {"", "flops", "\"many\""},
     {"time", "median_s", "0"},
     {"time", "ci_lo_s", NULL},
+    {"time", "graph_s", "0"},
     {"time", "cache", "\"lukewarm\""},
     {"time", "samples_s", "[1, null]"},
     {"time", "n", "1.5"},
