@@ -106,6 +106,12 @@ libattnbench_a_SOURCES += \
   harness/serve/prefix.c harness/serve/prefix.h \
   harness/serve/recount.c harness/serve/recount.h \
   harness/serve/sched.c harness/serve/sched.h \
+  harness/serve/scenario-replay.c \
+  harness/serve/serve.c harness/serve/serve.h harness/serve/serve-parts.h \
+  harness/serve/serve-record.c \
+  harness/serve/serve-replay.c \
+  harness/serve/serve-setting.c \
+  harness/serve/serve-trace.c \
   harness/serve/step.h \
   harness/serve/trace.c harness/serve/trace.h \
   harness/serve/trace-azure.c \
@@ -124,6 +130,7 @@ attnbench_SOURCES = \
   harness/cli/cmd-list.c \
   harness/cli/cmd-report.c \
   harness/cli/cmd-run.c \
+  harness/cli/cmd-serve.c \
   harness/cli/doctor.c harness/cli/doctor.h \
   harness/cli/minimize.c harness/cli/minimize.h \
   harness/cli/options.c harness/cli/options.h harness/cli/options-table.h \

@@ -12,6 +12,9 @@ nobase_dist_pkgdata_DATA += \
   profiles/models/llama3-70b.model \
   profiles/models/llama3-8b.model \
   profiles/models/mistral-7b.model \
+  profiles/models/tiny-gqa.model \
+  profiles/models/tiny-mha.model \
+  profiles/models/tiny-mqa.model \
   profiles/suites/adversarial.suite \
   profiles/suites/adversarial-large.suite \
   profiles/suites/backward.suite \

@@ -47,6 +47,7 @@ unit_tests = \
   tests/unit/serve-decoder \
   tests/unit/serve-kv \
   tests/unit/serve-prefix \
+  tests/unit/serve-record \
   tests/unit/serve-sched \
   tests/unit/serve-trace \
   tests/unit/sha256 \
@@ -95,7 +96,8 @@ cli_tests = \
   tests/cli/ptxas.sh \
   tests/cli/quickstart.sh \
   tests/cli/report.sh \
-  tests/cli/seeds.sh
+  tests/cli/seeds.sh \
+  tests/cli/serve.sh
 TESTS += $(cli_tests)
 EXTRA_DIST += tests/unit/simulate.h tests/flip.h
 EXTRA_DIST += tests/traces/mooncake.jsonl tests/traces/azure.csv

@@ -12,9 +12,9 @@
 #include "harness/cli/options.h"
 #include "impl/echo.h"
 
-static const struct command *const commands[] = {&cmd_list,    &cmd_verify,  &cmd_run,
-                                                 &cmd_explain, &cmd_compare, &cmd_aa,
-                                                 &cmd_history, &cmd_report,  &cmd_doctor};
+static const struct command *const commands[] = {
+    &cmd_list, &cmd_verify,  &cmd_run,    &cmd_explain, &cmd_compare,
+    &cmd_aa,   &cmd_history, &cmd_report, &cmd_doctor,  &cmd_serve};
 #define COMMANDS (sizeof commands / sizeof *commands)
 
 static int usage(FILE *out)

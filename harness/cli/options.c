@@ -25,6 +25,8 @@ static int number(struct options *o, const char *text, bool whole, double lo, do
     *x *= 1024, end++;
   else if (*end == 'M' && !end[1])
     *x *= 1048576, end++;
+  else if (*end == 'G' && !end[1])
+    *x *= 1073741824, end++;
   bool fits = *x >= lo && *x <= hi && (!whole || *x == floor(*x));
   return errno || end == text || *end || !fits ? -1 : 0;
 }
@@ -177,27 +179,82 @@ static int set_problems(struct options *o, const char *value)
   return 0;
 }
 
+WORD(set_trace, serve.trace)
+WORD(set_model, serve.models)
+WORD(set_serve_impl, serve.impl)
+WORD(set_rope, serve.rope)
+WORD(set_lengths, serve.lengths)
+NUMBER(set_requests, serve.requests, int64_t, 1, 1e9)
+NUMBER(set_rate, serve.rate, double, 1e-6, 1e9)
+NUMBER(set_layers, serve.layers, int64_t, 1, 1e4)
+NUMBER(set_page, serve.page, int64_t, 1, 1048576)
+NUMBER(set_context, serve.context, int64_t, 1, 16777216)
+NUMBER(set_kv_memory, serve.kv_memory, double, 1, 1e15)
+NUMBER(set_budget, serve.budget, int64_t, 1, 1048576)
+NUMBER(set_batch, serve.batch, int64_t, 1, 65536)
+NUMBER(set_repeat, serve.repeat, int64_t, 1, 10000)
+FLAG(set_contiguous, o->serve.contiguous = true)
+
+static int set_prefix(struct options *o, const char *value)
+{
+  static const char *const names[] = {"both", "on", "off"};
+  for (int i = PREFIX_BOTH; i <= PREFIX_OFF; i++)
+    if (!strcmp(value, names[i])) {
+      o->serve.prefix = (enum serve_prefix)i;
+      return 0;
+    }
+  return -1;
+}
+
 static const struct option_row table[] = {
     {"device", "NAME", "cpu or cuda (default: cuda where there is a GPU)", OPT_SELECT, true,
      set_device},
+    {"device", "NAME", "cpu (default)", OPT_SERVE, true, set_device},
     {"gpu", "N", "which GPU (default 0)", OPT_SELECT, true, set_gpu},
-    {"sram", "BYTES", "M of the two-level machine (device cpu; default 232448)", OPT_SELECT, true,
-     set_sram},
-    {"cores", "N", "worker threads of device cpu (default: all)", OPT_SELECT, true, set_cores},
+    {"sram", "BYTES", "M of the two-level machine (device cpu; default 232448)",
+     OPT_SELECT | OPT_SERVE, true, set_sram},
+    {"cores", "N", "worker threads of device cpu (default: all)", OPT_SELECT | OPT_SERVE, true,
+     set_cores},
+    {"trace", "FILE", "requests of a Mooncake (JSON lines) or Azure (CSV) trace (default: made)",
+     OPT_SERVE, true, set_trace},
+    {"requests", "N", "only the first N of them", OPT_SERVE, true, set_requests},
+    {"rate", "X", "requests arrive X times as fast as the trace says (default 1)", OPT_SERVE, true,
+     set_rate},
+    {"model", "NAMES", "presets of attnbench list --models, comma-separated (default: tiny ones)",
+     OPT_SERVE, true, set_model},
+    {"layers", "N", "only the model's first N layers", OPT_SERVE, true, set_layers},
+    {"impl", "NAME[,NAME]", "attention of prompts, of decoding (default cpu/flash for both)",
+     OPT_SERVE, true, set_serve_impl},
+    {"rope", "NAME:FACTOR", "linear, ntk, dyn, yarn or llama3 from the model's context on",
+     OPT_SERVE, true, set_rope},
+    {"page", "N", "tokens a page of the KV cache (default 16)", OPT_SERVE, true, set_page},
+    {"contiguous", NULL, "a stretch of the whole context a sequence instead of pages", OPT_SERVE,
+     true, set_contiguous},
+    {"kv-memory", "BYTES", "of the KV cache (default 64M; k, M and G are 1024-fold)", OPT_SERVE,
+     true, set_kv_memory},
+    {"context", "N", "longest sequence (default: the model's)", OPT_SERVE, true, set_context},
+    {"budget", "N", "tokens a step (default 512)", OPT_SERVE, true, set_budget},
+    {"batch", "N", "sequences at once (default 32)", OPT_SERVE, true, set_batch},
+    {"prefix", "on|off|both", "with the prefix cache, without, one after the other (default both)",
+     OPT_SERVE, true, set_prefix},
+    {"lengths", "LIST", "prompt lengths of prefill and fork, tokens, comma-separated", OPT_SERVE,
+     true, set_lengths},
+    {"repeat", "N", "measurements a point of prefill (default 6)", OPT_SERVE, true, set_repeat},
     {"impl", "PATTERNS", "implementations, comma-separated shell patterns (default: all)",
      OPT_SELECT, false, set_impl},
-    {"plugin", "FILE.so", "load implementations from a shared object; may be repeated", OPT_SELECT,
-     true, NULL},
+    {"plugin", "FILE.so", "load implementations from a shared object; may be repeated",
+     OPT_SELECT | OPT_SERVE, true, NULL},
     {"suite", "NAME", "problems of profiles/suites/NAME.suite, or of a file",
      OPT_WORK | OPT_MEASURE, false, set_suite},
     {"seed", "N", "of the random inputs (default 1)", OPT_WORK | OPT_MEASURE, true, set_seed},
+    {"seed", "N", "of weights and tokens (default 1)", OPT_SERVE, true, set_seed},
     {"rows", "N", "rows to verify a case (default: all that a second's work allows)",
      OPT_WORK | OPT_MEASURE, true, set_rows},
-    {"out", "FILE", "append records to FILE", OPT_WORK, false, set_out},
+    {"out", "FILE", "append records to FILE", OPT_WORK | OPT_SERVE, false, set_out},
     {"resume", NULL, "skip what FILE already records", OPT_WORK, false, set_resume},
     {"timeout", "S", "kill a case that makes no progress for S seconds (default 120)",
      OPT_WORK | OPT_MEASURE, false, set_timeout},
-    {"quiet", NULL, "print no table", OPT_WORK, false, set_quiet},
+    {"quiet", NULL, "print no table", OPT_WORK | OPT_SERVE, false, set_quiet},
     {"full", NULL, "laws and exact probes, too; without a problem: suite verify", OPT_VERIFY, true,
      set_full},
     {"minimize", NULL, "shrink what fails to the smallest problem that does", OPT_VERIFY, false,
@@ -270,6 +327,7 @@ void options_defaults(struct options *o)
                                              .error_threshold = 0.5,
                                              .rate = 0.05,
                                              .quantities = (1u << QUANTITIES) - 1};
+  serve_defaults(&o->serve);
   o->run.group = (struct group_options){
       .timing = {CACHE_COLD, MODE_RESTED, 0.05},
       .samples_min = 7,

@@ -7,6 +7,7 @@
 
 #include "harness/gate/compare.h"
 #include "harness/run/run.h"
+#include "harness/serve/serve.h"
 
 /* Exit codes, documented in attnbench(1). */
 enum {
@@ -32,6 +33,7 @@ enum {
   OPT_HISTORY = 512,
   OPT_VERIFY = 1024,  /* --full */
   OPT_EXPLAIN = 2048, /* --machine --json */
+  OPT_SERVE = 4096,
 };
 
 /* What the regression gate takes. */
@@ -47,6 +49,7 @@ struct gate_options {
 struct options {
   struct run_options run;
   struct gate_options gate;
+  struct serve_options serve;
   const char *given[GIVEN]; /* name, value (or NULL) of options that say what to measure and how */
   int ngiven;
   bool processes_given;
@@ -70,7 +73,7 @@ struct command {
 };
 
 extern const struct command cmd_list, cmd_verify, cmd_run, cmd_compare, cmd_aa, cmd_history,
-    cmd_report, cmd_doctor, cmd_explain;
+    cmd_report, cmd_doctor, cmd_explain, cmd_serve;
 
 void options_help(const struct command *c);
 /* -1: a line in err. 1: --help was asked for. */

@@ -97,6 +97,32 @@ struct stats_interval stats_median_interval(const double *x, size_t n, uint64_t 
   return stats_process_interval(x, start, 1, seed);
 }
 
+struct stats_interval stats_quantile_interval(const double *x, size_t n, double q, uint64_t seed)
+{
+  struct stats_interval ci = {NAN, NAN};
+  if (1 - pow(q, (double)n) - pow(1 - q, (double)n) < 0.95)
+    return ci;
+  double *s = malloc(n * sizeof *s), *quantiles = malloc(RESAMPLES * sizeof *quantiles);
+  uint64_t draw = 0;
+  for (size_t r = 0; s && quantiles && r < RESAMPLES; r++) {
+    for (size_t i = 0; i < n; i++)
+      s[i] = x[rng_below(seed, draw++, (uint32_t)n)];
+    double at = q * (double)(n - 1), part = at - floor(at);
+    double above = select_kth(s, n, (size_t)ceil(at)), below = above;
+    if (part > 0)
+      below = select_kth(s, (size_t)ceil(at), (size_t)at);
+    quantiles[r] = part > 0 ? below + part * (above - below) : above;
+  }
+  if (s && quantiles) {
+    qsort(quantiles, RESAMPLES, sizeof *quantiles, ascending);
+    ci.lo = sorted_quantile(quantiles, RESAMPLES, 0.025);
+    ci.hi = sorted_quantile(quantiles, RESAMPLES, 0.975);
+  }
+  free(s);
+  free(quantiles);
+  return ci;
+}
+
 double stats_process_median(const double *x, const size_t *start, size_t processes)
 {
   double *m = processes ? malloc(processes * sizeof *m) : NULL;

@@ -26,6 +26,9 @@ double stats_median_of(double *scratch, size_t n);          /* the same median; 
  * resampling is seeded: same samples, same interval. */
 #define STATS_LEAST 6
 struct stats_interval stats_median_interval(const double *x, size_t n, uint64_t seed);
+/* Likewise of quantile q. NaN where even the whole range covers it in less than 95 % of cases,
+ * which is below 299 samples for q = 0.99, and for the median below STATS_LEAST. */
+struct stats_interval stats_quantile_interval(const double *x, size_t n, double q, uint64_t seed);
 
 /* The same, hierarchical (Kalibera & Jones, ISMM'13): the samples of process p are x[start[p]] to
  * x[start[p+1]-1]; resamples processes, then samples inside; the statistic is the median of the

@@ -293,6 +293,8 @@ json_t *record_to_json(const struct record *r, const struct device *dev, const c
   put_count(memory, "peak_bytes", r->peak_bytes);
   put(o, "memory", memory);
   put(o, "kernels", kernels_json(r));
+  if (r->serve)
+    put(o, "serve", json_incref(r->serve));
   put(o, "device", device_json(r, dev));
   put(o, "build", build_json());
   put_text(o, "repro", repro);

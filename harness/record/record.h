@@ -71,6 +71,8 @@ struct record {
 
   struct device_state state;
   struct device_ceilings ceilings;
+
+  json_t *serve; /* of a serving record, borrowed; or NULL */
 };
 
 const char *record_status_name(enum record_status s);

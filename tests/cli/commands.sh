@@ -19,7 +19,7 @@ bad() {
   esac
 }
 
-for c in list verify run explain compare aa history report doctor; do
+for c in list verify run explain compare aa history report doctor serve; do
   help=$("$ATTNBENCH" $c --help 2>&1)
   is $? 0 "$c --help exits 0"
   case $help in

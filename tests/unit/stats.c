@@ -88,10 +88,35 @@ static void few(void)
   ok(covered >= 360, "three processes: the interval covers the median in 90%% of trials");
 }
 
+/* Of quantile 0.9 of 60 normals, 1.2816, likewise; none where the range itself is no interval. */
+static void quantile_coverage(void)
+{
+  int covered = 0;
+  double x[400], even[] = {4, 1, 3, 2};
+  for (int t = 0; t < 400; t++) {
+    for (int i = 0; i < 60; i++)
+      x[i] = normal(77, (uint64_t)(60 * t + i));
+    struct stats_interval ci = stats_quantile_interval(x, 60, 0.9, 1);
+    covered += ci.lo <= 1.2816 && ci.hi >= 1.2816;
+  }
+  ok(covered > 400 * 0.87 && covered < 400 * 0.99, "interval of quantile 0.9 covers it %d of 400",
+     covered);
+  for (int i = 0; i < 400; i++)
+    x[i] = i;
+  ok(isnan(stats_quantile_interval(x, 298, 0.99, 1).lo) &&
+         !isnan(stats_quantile_interval(x, 299, 0.99, 1).lo),
+     "299 samples have an interval of quantile 0.99, 298 have none");
+  ok(isnan(stats_quantile_interval(even, 4, 0.5, 1).lo), "and 4 none of the median");
+  struct stats_interval a = stats_quantile_interval(x, 25, 0.5, 3);
+  struct stats_interval b = stats_median_interval(x, 25, 3);
+  ok(a.lo == b.lo && a.hi == b.hi, "of quantile 0.5 it is the median's");
+}
+
 int main(void)
 {
   order_statistics();
   coverage();
+  quantile_coverage();
   processes();
   few();
   return done_testing();

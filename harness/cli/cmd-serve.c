@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd-serve.c - attnbench serve: what attention does to time to first token and tokens per second.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/cli/options.h"
+
+static bool known(const char *scenario)
+{
+  const char *name, *summary;
+  for (int i = 0; (name = serve_scenario(i, &summary)); i++)
+    if (!strcmp(name, scenario))
+      return true;
+  return false;
+}
+
+static int unknown(const char *scenario)
+{
+  char line[512];
+  const char *name, *summary;
+  size_t n = (size_t)snprintf(line, sizeof line, "serve %.60s: no such scenario; choose", scenario);
+  for (int i = 0; (name = serve_scenario(i, &summary)) && n < sizeof line; i++)
+    n += (size_t)snprintf(line + n, sizeof line - n, "%s %s", i ? "," : "", name);
+  return complain(EXIT_USAGE, line);
+}
+
+static int serve(struct options *o)
+{
+  struct serve_summary sum;
+  char err[1024] = "";
+  const char *scenario = o->nwords ? o->words[0] : "replay";
+  if (o->nwords > 1)
+    return complain(EXIT_USAGE, "serve: one scenario at a time; attnbench serve --help lists them");
+  if (!known(scenario))
+    return unknown(scenario);
+  snprintf(o->repro + strlen(o->repro), sizeof o->repro - strlen(o->repro), " %s", scenario);
+  o->serve.device = o->run.device ? o->run.device : &device_host;
+  o->serve.device_options = o->run.device_options;
+  o->serve.seed = o->run.group.seed;
+  o->serve.out = o->run.out;
+  o->serve.quiet = o->run.quiet;
+  o->serve.repro = o->repro;
+  o->serve.progress = isatty(2) && !o->run.quiet;
+  int status = serve_run(scenario, &o->serve, &sum, err, sizeof err);
+  if (status)
+    return complain(status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED ? EXIT_USAGE
+                                                                         : EXIT_ENVIRONMENT,
+                    *err ? err : "out of memory");
+  if (sum.interrupted)
+    return complain(EXIT_INTERRUPTED, "interrupted; what was measured is recorded");
+  if (o->run.out)
+    printf("records: %s\n", o->run.out);
+  if (sum.failed)
+    return complain(EXIT_VERDICT, "a check failed: see above");
+  return EXIT_OK;
+}
+
+const struct command cmd_serve = {
+    "serve", "[options] [replay|prefill|heads|memory|fork]",
+    "Runs a decoder with random weights on a paged KV cache: time to first token, tokens/s, and "
+    "how many sequences fit.\n"
+    "replay   a trace, with the prefix cache off and on (default)\n"
+    "prefill  time to first token by prompt length and cached share\n"
+    "heads    MHA, GQA and MQA heads of one model\n"
+    "memory   KV memory wasted, contiguous against paged\n"
+    "fork     a prompt forked 8 ways: what it adds to the cache\n"
+    "Exit: 0 done, 1 a check failed, 2 bad input, 3 no device or no room, 130 interrupted.",
+    OPT_SERVE, serve};

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * serve-setting.c - a model in the cache that the options give it, and the check of what is
+ * computed there: no speed without a verdict.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/base/rng.h"
+#include "harness/run/catalog.h"
+#include "harness/serve/serve-parts.h"
+#include "impl/problem.h"
+
+#define PROBE 75 /* tokens of the check */
+#define CHUNK 41 /* its first chunk; then one, then the rest but two, then one by one */
+
+/* The rotation that --rope asks for, from a problem string that says the same. */
+static int set_rope(struct serve *s, struct setting *x)
+{
+  const struct attn_model *m = &x->d.model;
+  struct attn_problem p;
+  char text[512], trained[48] = "";
+  const char *rope = s->o->rope ? s->o->rope : "none";
+  bool needs = strncmp(rope, "none", 4) && strncmp(rope, "linear", 6) && strncmp(rope, "ntk", 3);
+  if (needs)
+    snprintf(trained, sizeof trained, " trained=%lld", (long long)m->context);
+  snprintf(text, sizeof text, "op=rope hq=%lld hkv=%lld sq=1 sk=1 d=%lld rope=%.64s theta=%.17g%s",
+           (long long)m->hq, (long long)m->hkv, (long long)m->d, rope, m->rope_theta, trained);
+  int status = attn_problem_parse(text, &p, s->err, s->errlen);
+  x->d.scaling = p.rope;
+  return status;
+}
+
+static int set_cache(struct serve *s, struct setting *x)
+{
+  struct decoder_options *d = &x->d;
+  int64_t context = s->o->context ? s->o->context : d->model.context;
+  double token = decoder_token_bytes(d, x->dtype);
+  d->contiguous = s->o->contiguous;
+  d->page = d->contiguous ? context : s->o->page;
+  double pages = floor(s->o->kv_memory / (token * (double)d->page));
+  if (!(pages >= 1))
+    return serve_fail(s, ATTN_EINVAL,
+                      "model %s: --kv-memory %.0f holds no page: %lld tokens of %.0f bytes take "
+                      "%.0f",
+                      d->model.name, s->o->kv_memory, (long long)d->page, token,
+                      token * (double)d->page);
+  d->npages = pages < INT32_MAX - 1 ? (int64_t)pages : INT32_MAX - 1;
+  return ATTN_OK;
+}
+
+int setting_make(struct serve *s, const char *model, struct setting *x)
+{
+  char models[4096];
+  const char *profiles = catalog_profiles();
+  const struct compute_ops *ops = compute_find(&s->dev);
+  *x = (struct setting){.logit_error = NAN};
+  if (!ops)
+    return serve_fail(s, ATTN_EUNSUPPORTED, "serve does not run on device %s: --device cpu",
+                      s->dev.ops->name);
+  snprintf(models, sizeof models, "%s/models", profiles ? profiles : ".");
+  int status = attn_model_read(models, model, &x->d.model, s->err, s->errlen);
+  if (status)
+    return status;
+  if (x->d.model.d % 2 || x->d.model.hq % x->d.model.hkv)
+    return serve_fail(s, ATTN_EINVAL, "model %s: d must be even and hq a multiple of hkv", model);
+  x->dtype = ops->dtype;
+  x->d.layers = s->o->layers;
+  x->d.tokens = s->o->budget;
+  x->d.batch = s->o->batch;
+  x->d.seed = s->o->seed;
+  x->d.prefill = s->prefill;
+  x->d.decode = s->decode;
+  x->d.rope = s->rope;
+  status = set_rope(s, x);
+  return status ? status : set_cache(s, x);
+}
+
+int setting_each(struct serve *s, const char *models,
+                 int (*each)(struct serve *s, struct setting *x, void *ctx), void *ctx)
+{
+  char name[64];
+  struct setting x;
+  int status = ATTN_OK;
+  for (const char *at = s->o->models ? s->o->models : models; !status && *at;) {
+    size_t n = strcspn(at, ",");
+    if (n >= sizeof name)
+      return serve_fail(s, ATTN_EINVAL, "--model %.60s...: no such model; attnbench list --models",
+                        at);
+    memcpy(name, at, n);
+    name[n] = '\0';
+    at += n + (at[n] == ',');
+    status = setting_make(s, name, &x);
+    if (!status)
+      status = each(s, &x, ctx);
+  }
+  return status;
+}
+
+int setting_numbers(struct serve *s, const char *option, const char *text, int64_t *list, int max,
+                    int *n)
+{
+  for (*n = 0; *text; ++*n) {
+    size_t length = strcspn(text, ",");
+    if (*n == max)
+      return serve_fail(s, ATTN_EINVAL, "%s: at most %d numbers", option, max);
+    if (!attn_parse_count((struct attn_slice){text, length}, &list[*n]) || list[*n] < 1)
+      return serve_fail(s, ATTN_EINVAL, "%s %.40s: want whole numbers above 0, comma-separated",
+                        option, text);
+    text += length + (text[length] == ',');
+  }
+  return ATTN_OK;
+}
+
+/* ---- check ---------------------------------------------------------------------------------- */
+
+/* The probe's logits in chunks, on a decoder of at most two layers. */
+static int probe(struct serve *s, const struct decoder_options *o, float *logits)
+{
+  static const int64_t ends[] = {CHUNK, CHUNK + 1, PROBE - 2, PROBE - 1, PROBE};
+  struct decoder *d;
+  struct kv kv = {.page = o->page};
+  struct kv_seq seq = {0};
+  int32_t token[PROBE], sampled[1];
+  int status = decoder_create(&d, &s->dev, o, s->err, s->errlen);
+  if (!status)
+    status = kv_init(&kv, (int32_t)o->npages, o->page);
+  for (int i = 0; i < PROBE; i++)
+    token[i] = (int32_t)rng_below(o->seed + 1, (uint64_t)i, (uint32_t)o->model.vocab);
+  for (size_t i = 0; !status && i < sizeof ends / sizeof *ends; i++) {
+    int64_t first = seq.length;
+    struct kv_copy copy;
+    struct step_times times;
+    status = kv_append(&kv, &seq, ends[i] - first, &copy);
+    struct step_item item = {token + first, first, ends[i] - first, seq.table, seq.npages, true};
+    struct step st = {.item = &item, .nitems = 1, .tokens = item.n};
+    if (!status)
+      status = decoder_run(d, &st, sampled, &times, s->err, s->errlen);
+  }
+  if (!status)
+    status = decoder_logits(d, 0, logits);
+  kv_release(&kv, &seq);
+  kv_free(&kv);
+  decoder_destroy(d);
+  return status;
+}
+
+static const struct attn_impl *naive_of(const struct serve *s)
+{
+  for (int i = 0; catalog_impl(i); i++)
+    if (catalog_impl(i)->device == s->dev.info.kind && strstr(catalog_impl(i)->name, "/naive"))
+      return catalog_impl(i);
+  return NULL;
+}
+
+static double difference(const float *a, const float *b, int64_t n)
+{
+  double worst = 0, largest = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double d = fabs((double)a[i] - (double)b[i]);
+    worst = isnan(d) ? INFINITY : fmax(worst, d);
+    largest = fmax(largest, fabs((double)b[i]));
+  }
+  return worst / largest;
+}
+
+/* Against the same weights with naive attention on contiguous memory. */
+int setting_check(struct serve *s, struct setting *x)
+{
+  struct decoder_options o = x->d, plain;
+  int64_t vocab = o.model.vocab;
+  float *logits = malloc(2 * (size_t)vocab * sizeof *logits);
+  if (!logits)
+    return serve_fail(s, ATTN_ENOMEM, "no memory for the check's logits");
+  o.layers = decoder_layers(&o) < 2 ? 1 : 2;
+  o.tokens = o.batch = PROBE;
+  o.npages = o.contiguous ? 1 : (PROBE + o.page - 1) / o.page;
+  o.page = o.contiguous && o.page < PROBE ? PROBE : o.page;
+  plain = o;
+  plain.prefill = plain.decode = naive_of(s);
+  plain.contiguous = true;
+  plain.page = PROBE;
+  plain.npages = 1;
+  int status = probe(s, &o, logits);
+  if (!status && plain.prefill)
+    status = probe(s, &plain, logits + vocab);
+  if (!status && plain.prefill)
+    x->logit_error = difference(logits, logits + vocab, vocab);
+  if (!status && !(x->logit_error <= LOGIT_BOUND))
+    s->sum->failed++;
+  free(logits);
+  return status;
+}

@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Law: attnbench serve runs every scenario to its end on the cpu device; bad input is one line that
+# says what, where and what to do; an interrupt keeps what was measured.
+. "$srcdir/tests/tap.sh"
+
+traces=$srcdir/tests/traces
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+# bad PATTERN ARGS...: exit code 2, one line on stderr
+bad() {
+  pattern=$1
+  shift
+  err=$("$ATTNBENCH" serve "$@" 2>&1 >/dev/null)
+  is "$?" 2 "exit 2: $*"
+  is "$(printf '%s\n' "$err" | wc -l)" 1 "one line: $*"
+  case $err in
+    *"$pattern"*) ok 0 "says \"$pattern\"" ;;
+    *) printf '# %s\n' "$err"; ok 1 "says \"$pattern\"" ;;
+  esac
+}
+
+has() { case $1 in *"$2"*) ok 0 "$3" ;; *) printf '# %s\n' "$1"; ok 1 "$3" ;; esac; }
+
+bad "no such scenario" pony
+bad "one scenario at a time" replay prefill
+bad "no such model" --model "$(printf '%0100d' 0)"
+bad "model=pony" --model pony
+bad "--impl cpu/pony" --impl cpu/pony
+bad "cannot read the trace" --trace /nonexistent/trace
+bad "binary" --trace "$ATTNBENCH"
+bad "row 1: 1104 tokens" --trace "$traces/mooncake.jsonl" --context 1k
+bad "--kv-memory" --trace "$traces/mooncake.jsonl" --kv-memory 1M
+bad "holds no page" --kv-memory 1k
+bad "--budget" --batch 64 --budget 32
+bad "only pages can be shared" --contiguous --prefix on
+bad "--rate" --rate 0
+bad "--prefix" --prefix maybe
+bad "rope" --rope pony:4
+bad "choose another --impl" --impl cpu/rope --requests 1
+echo '{"timestamp": 3' > "$tmp/torn"
+bad "row 1" --trace "$tmp/torn"
+sed 's/"timestamp": 450/"timestamp": 250/' "$traces/mooncake.jsonl" > "$tmp/back"
+bad "row 5: the clock goes back" --trace "$tmp/back"
+
+out=$("$ATTNBENCH" serve --trace "$traces/mooncake.jsonl" --layers 1 --out "$tmp/records")
+is $? 0 "a Mooncake trace to its end"
+has "$out" "agrees" "its hits are those of the recount"
+is "$(wc -l < "$tmp/records")" 2 "a record without the prefix cache and one with it"
+ok "$(grep -c '"pages_leaked":0' "$tmp/records" | awk '{ print $1 != 2 }')" "no page leaks"
+ok "$(grep -c '"status":"pass"' "$tmp/records" | awk '{ print $1 != 2 }')" "both are verified"
+"$ATTNBENCH" serve --trace "$traces/azure.csv" --layers 1 --quiet
+is $? 0 "an Azure trace to its end"
+"$ATTNBENCH" serve --trace "$traces/azure.csv" --layers 1 --contiguous --impl cpu/naive,cpu/split-decode --quiet
+is $? 0 "contiguous, with naive attention and split decode"
+
+# An interrupt: the records hold what was measured.
+rm -f "$tmp/records"
+"$ATTNBENCH" serve --rate 0.001 --requests 3 --layers 1 --quiet --out "$tmp/records" 2> "$tmp/err" &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+is $? 130 "an interrupt exits 130"
+has "$(cat "$tmp/err")" "what was measured is recorded" "and says so"
+has "$(cat "$tmp/records")" '"interrupted":true' "and has a record"
+done_testing
