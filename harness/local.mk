@@ -106,6 +106,10 @@ libattnbench_a_SOURCES += \
   harness/serve/prefix.c harness/serve/prefix.h \
   harness/serve/recount.c harness/serve/recount.h \
   harness/serve/sched.c harness/serve/sched.h \
+  harness/serve/scenario-fork.c \
+  harness/serve/scenario-heads.c \
+  harness/serve/scenario-memory.c \
+  harness/serve/scenario-prefill.c \
   harness/serve/scenario-replay.c \
   harness/serve/serve.c harness/serve/serve.h harness/serve/serve-parts.h \
   harness/serve/serve-record.c \

@@ -78,6 +78,21 @@ static void note_tokens(struct loop *l, double now)
   }
 }
 
+static void note_decode(struct loop *l, double seconds)
+{
+  const struct step *st = &l->s->step;
+  struct engine_result *out = l->out;
+  if (st->tokens > st->nitems || st->nitems < out->decode_batch)
+    return;
+  if (st->nitems > out->decode_batch) {
+    out->decode_tokens = 0;
+    out->decode_s = 0;
+  }
+  out->decode_batch = st->nitems;
+  out->decode_tokens += st->tokens;
+  out->decode_s += seconds;
+}
+
 /* One step; what neither the model nor its parts account for is scheduling, or the rest. */
 static int step(struct loop *l)
 {
@@ -99,6 +114,7 @@ static int step(struct loop *l)
   l->out->steps++;
   l->out->computed += l->s->step.tokens;
   note_tokens(l, now);
+  note_decode(l, now - l->now);
   l->now = now;
   return status;
 }

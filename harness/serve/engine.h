@@ -41,6 +41,9 @@ struct engine_result {
   double seconds;                   /* from the first arrival to the end */
   double busy[TTFT_PARTS];          /* of all steps; queue: idle for want of requests */
   int64_t steps, computed, sampled; /* tokens */
+  /* Steps in which all sequences decode, of the largest number of sequences. */
+  int64_t decode_batch, decode_tokens;
+  double decode_s;
   bool interrupted;
 };
 

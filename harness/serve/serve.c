@@ -17,6 +17,10 @@ static const struct scenario {
   int (*run)(struct serve *s);
 } scenarios[] = {
     {"replay", "a trace, with the prefix cache off and on", scenario_replay},
+    {"prefill", "TTFT by prompt length and cached share", scenario_prefill},
+    {"heads", "MHA, GQA and MQA heads of one model", scenario_heads},
+    {"memory", "KV memory wasted, contiguous against paged", scenario_memory},
+    {"fork", "a prompt forked 8 ways: what it adds to the cache", scenario_fork},
 };
 #define SCENARIOS (sizeof scenarios / sizeof *scenarios)
 

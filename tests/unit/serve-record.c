@@ -49,6 +49,10 @@ int main(void)
   if (!ok(schema != NULL, "the schema is there"))
     return done_testing();
   scenario("replay --requests 6 --layers 1", 2);
+  scenario("prefill --lengths 64,200 --repeat 2 --layers 1", 10);
+  scenario("heads --lengths 64 --repeat 2 --batch 4 --layers 1", 3);
+  scenario("memory", 1);
+  scenario("fork --lengths 100 --layers 1", 1);
   json_decref(schema);
   return done_testing();
 }
