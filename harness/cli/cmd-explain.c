@@ -21,7 +21,7 @@ struct explaining {
 static void print(const struct options *o, const struct explained *x,
                   const struct machine_limits *m)
 {
-  (o->json ? explain_print_json : explain_print)(x, m);
+  (o->json ? explain_print_json : explain_print)(x, m, stdout);
 }
 
 /* A problem is printed when all of its runs are in: when the first implementation comes again. */

@@ -64,19 +64,20 @@ static json_t *run_json(const struct explained *x, const struct record *r, const
     json_array_append_new(kernels, kernel_json(&r->kernels[i], &x->device));
   bool timed = r->status == STATUS_PASS && r->timed;
   return json_pack(
-      "{s:s,s:s,s:s?,s:o,s:o,s:o,s:i,s:o,s:s?,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "impl", r->impl,
-      "status", record_status_name(r->status), "reason", r->reason[0] ? r->reason : NULL,
+      "{s:s,s:s,s:s?,s:o,s:o,s:o,s:i,s:o,s:s?,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "impl",
+      r->impl, "status", record_status_name(r->status), "reason", r->reason[0] ? r->reason : NULL,
       "median_s", real(timed ? r->median_s : NAN), "ci_lo_s", real(timed ? r->ci_lo_s : NAN),
       "ci_hi_s", real(timed ? r->ci_hi_s : NAN), "n", timed ? r->n : 0, "of_bound",
       real(explain_share(b, b->by, r)), "source", c->source, "read_bytes",
       count(c->dram_read_bytes), "write_bytes", count(c->dram_write_bytes + c->residue_bytes),
-      "l2_bytes", count(c->l2_bytes), "model_bytes", count(r->model_bytes), "workspace_bytes",
-      count(r->workspace_bytes), "sram_bytes", count((double)x->device.sram_bytes),
-      "sram_peak_bytes", count(c->sram_peak_bytes), "kernels", kernels);
+      "l2_bytes", count(c->l2_bytes), "tensor_flops", count(c->tensor_flops), "model_bytes",
+      count(r->model_bytes), "workspace_bytes", count(r->workspace_bytes), "sram_bytes",
+      count((double)x->device.sram_bytes), "sram_peak_bytes", count(c->sram_peak_bytes), "kernels",
+      kernels);
 }
 
 static void print_line(const struct explained *x, const struct machine_limits *m,
-                       const struct record *r)
+                       const struct record *r, FILE *out)
 {
   char problem[ATTN_PROBLEM_TEXT];
   struct work w = explain_work(&x->problem);
@@ -88,17 +89,17 @@ static void print_line(const struct explained *x, const struct machine_limits *m
                 "compulsory_write_bytes", count(w.write_bytes), "machine", machine_json(m),
                 "modelled", bound_json(&b), "run", r ? run_json(x, r, &b) : json_null());
   char *text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-  printf("%s\n", text ? text : "null");
+  fprintf(out, "%s\n", text ? text : "null");
   free(text);
   json_decref(j);
 }
 
-void explain_print_json(const struct explained *x, const struct machine_limits *given)
+void explain_print_json(const struct explained *x, const struct machine_limits *given, FILE *out)
 {
   struct machine_limits m;
   for (int i = 0; i < x->n; i++) {
     explain_machine(x, &x->run[i], &m);
-    print_line(x, &m, &x->run[i]);
+    print_line(x, &m, &x->run[i], out);
   }
   if (x->n)
     return;
@@ -106,5 +107,5 @@ void explain_print_json(const struct explained *x, const struct machine_limits *
     m = *given;
   else
     explain_machine_of_all(x, &m);
-  print_line(x, &m, NULL);
+  print_line(x, &m, NULL, out);
 }

@@ -28,8 +28,8 @@ void explain_machine_of_all(const struct explained *x, struct machine_limits *m)
 double explain_share(const struct bound *b, int l, const struct record *r);
 
 /* explain-print.c: as text. m: a machine that nothing was run on, or NULL. */
-void explain_print(const struct explained *x, const struct machine_limits *m);
-/* explain-json.c: one object a run, or one without a run; each a line on stdout. */
-void explain_print_json(const struct explained *x, const struct machine_limits *m);
+void explain_print(const struct explained *x, const struct machine_limits *m, FILE *out);
+/* explain-json.c: one object a run, or one without a run; each a line. */
+void explain_print_json(const struct explained *x, const struct machine_limits *m, FILE *out);
 
 #endif

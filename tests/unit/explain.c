@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "harness/explain/explain.h"
 #include "harness/explain/machine-file.h"
 #include "harness/gate/stats.h"
 #include "harness/record/store.h"
@@ -16,6 +17,11 @@
 static bool near(double a, double b)
 {
   return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+static double number(json_t *o, const char *key)
+{
+  return json_number_value(json_object_get(o, key));
 }
 
 static struct attn_problem problem(const char *text)
@@ -116,6 +122,75 @@ static void occupancy(void)
   ok(explain_occupancy(90, 132, 0, 0, 32, 0, &o) == -1, "launches that differ are no launch");
 }
 
+/* ---- what is printed of a GPU's runs ----------------------------------------------------------
+ */
+
+/* One kernel of 1056 blocks of 384 threads with 168 registers: one block a multiprocessor. */
+static void pretend(struct explained *x)
+{
+  struct record *r = &x->run[0];
+  x->problem = problem("b=2 hq=16 sq=8k d=128");
+  x->device = (struct attn_device){.kind = ATTN_CUDA, .name = "pretended", .sm = 90};
+  x->device.multiprocessors = 132;
+  x->ceilings = (struct device_ceilings){4000, 4500, 800};
+  x->n = 2;
+  record_init(r);
+  r->status = STATUS_PASS;
+  snprintf(r->impl, sizeof r->impl, "cuda/pretended");
+  r->timed = true;
+  r->median_s = 2e-3;
+  r->n = 1;
+  r->sample_mhz = 1500;
+  r->compulsory_bytes = 269484032;
+  r->counters.source = "cupti";
+  r->counters.dram_read_bytes = r->counters.dram_write_bytes = 269484032;
+  r->counters.residue_bytes = 0;
+  r->counters.tensor_flops = 2 * attn_problem_flops(&x->problem);
+  r->kernels[0] = (struct kernel_info){.name = "flash", .calls = 1, .registers = 168};
+  r->kernels[0].threads = 384;
+  r->kernels[0].blocks = 1056;
+  r->nkernels = 1;
+  x->run[1] = *r;
+  x->run[1].status = STATUS_FAIL;
+  snprintf(x->run[1].reason, sizeof x->run[1].reason, "o is 1, want 2");
+}
+
+static void printed(void)
+{
+  static const char *const lines[] = {
+      "132 multiprocessors at 1500 MHz\n",
+      "modelled  matrix units    1.374 ms  the bound\n",
+      "exponentials   677.87 us\n",
+      "reached   68.7 % of the bound (matrix units 68.7 %, exponentials 33.9 %, memory 3.0 %)\n",
+      "1056 blocks of 384 threads, 168 registers",
+      "1 block a multiprocessor (limit: registers), 18.8 % of its warps, 8.00 waves\n",
+      "(cupti): - of its model, 2.000 of compulsory\n",
+      ": 2.000 of the problem's\n",
+  };
+  static struct explained x;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  pretend(&x);
+  explain_print(&x, NULL, out);
+  fclose(out);
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+    ok(strstr(text, lines[i]) != NULL, "says %.*s", (int)strcspn(lines[i], "\n"), lines[i]);
+  const char *wrong = strstr(text, "o is 1, want 2");
+  ok(wrong && !strstr(wrong, "reached"), "what failed has a reason and no speed");
+  free(text);
+  out = open_memstream(&text, &size);
+  explain_print_json(&x, NULL, out);
+  fclose(out);
+  json_t *j = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL), *run = json_object_get(j, "run");
+  json_t *k = json_object_get(json_array_get(json_object_get(run, "kernels"), 0), "occupancy");
+  double share = number(json_object_get(j, "modelled"), "matrix_units_s") / 2e-3;
+  ok(fabs(number(run, "of_bound") / share - 1) < 1e-8, "JSON: the same share");
+  ok(number(k, "waves") == 8 && number(k, "blocks") == 1, "and the same waves");
+  json_decref(j);
+  free(text);
+}
+
 /* ---- machine files --------------------------------------------------------------------------- */
 
 struct peaks {
@@ -123,11 +198,6 @@ struct peaks {
   size_t n;
   int multiprocessors, sm;
 };
-
-static double number(json_t *o, const char *key)
-{
-  return json_number_value(json_object_get(o, key));
-}
 
 static int look(json_t *record, int line, void *ctx)
 {
@@ -188,6 +258,7 @@ int main(void)
   by_hand();
   unknown();
   occupancy();
+  printed();
   recorded();
   ok(!catalog_files("machines", ".machine", each, &n) && n >= 3, "%d machines", n);
   ok(machine_read("no-such", &m, err, sizeof err) && strstr(err, "list --machines"),
