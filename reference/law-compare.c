@@ -18,12 +18,14 @@
 static double norm_of(const struct law_set *s, enum law_operand op, const struct law_place *at,
                       double *largest)
 {
-  double sum = 0;
-  for (int64_t c = 0; c < law_width(s, op); c++) {
-    double x = law_get(s, op, at, c);
+  int64_t from = law_at(s, op, at), n = law_width(s, op);
+  double sum = 0, most = *largest;
+  for (int64_t c = 0; c < n; c++) {
+    double x = fabs(law_load(s, op, from + c));
     sum += x * x;
-    *largest = fmax(*largest, fabs(x));
+    most = x > most ? x : most;
   }
+  *largest = most;
   return sqrt(sum);
 }
 
@@ -103,9 +105,11 @@ int law_bounds_make(const struct law_set *s, const struct attn_numerics *num, st
   t->weight = t->reach + rows;
   t->grad = t->weight + rows;
   t->total = t->grad + rows;
+  struct key_norms k = {0, 0, 0};
   for (int64_t seq = 0; seq < r.shape.b; seq++)
     for (int64_t h = 0; h < r.shape.hq; h++) {
-      struct key_norms k = keys_of(s, seq, h / r.shape.group);
+      if (h % r.shape.group == 0)
+        k = keys_of(s, seq, h / r.shape.group);
       for (int64_t i = 0; i < r.seqs[seq].sq; i++) {
         struct law_place at = {seq, h, i};
         row_bounds(s, &r.units, &k, &at, t, ref_stats_index(&s->r, seq, h, i));
@@ -148,8 +152,9 @@ static bool near_row(const struct law_set *x, const struct law_set *y, const str
   if (!law_near(res, "lse", to, 0, law_get(y, LAW_LSE, to, 0), want,
                 tx->lse[i] + ty->lse[j] + REF_U * fabs(shift)))
     return false;
+  int64_t of_x = law_at(x, LAW_O, at), of_y = law_at(y, LAW_O, to);
   for (int64_t c = 0; c < x->p.dv; c++)
-    if (!law_near(res, "o", to, c, law_get(y, LAW_O, to, c), law_get(x, LAW_O, at, c),
+    if (!law_near(res, "o", to, c, law_load(y, LAW_O, of_y + c), law_load(x, LAW_O, of_x + c),
                   tx->o[i] + ty->o[j]))
       return false;
   return true;
@@ -196,14 +201,16 @@ void law_compare_bits(const struct law_bench *b, const struct law_set *x, const 
                       struct law_result *res)
 {
   double lo = factor == 1 ? TINY : least_exact(x->p.dtype), hi = most_exact(x->p.dtype);
+  int64_t width = law_width(x, op);
   if (!b->repeats[op] || !x->output[op] || res->state == LAW_FAIL)
     return;
   for (struct law_place at = law_first(x, op); law_there(x, &at); law_next(x, op, &at)) {
     struct law_place to = at;
     if (match && !match(ctx, op, &to))
       continue;
-    for (int64_t c = 0; c < law_width(x, op); c++) {
-      double want = law_get(x, op, &at, c), got = law_get(y, op, &to, c);
+    int64_t of_x = law_at(x, op, &at), of_y = law_at(y, op, &to);
+    for (int64_t c = 0; c < width; c++) {
+      double want = law_load(x, op, of_x + c), got = law_load(y, op, of_y + c);
       if ((fabs(want) <= lo && fabs(got) <= 2 * lo) || (factor != 1 && fabs(want) > hi))
         continue;
       if (!law_near(res, law_operand_name(op), &to, c, got, factor * want, 0))

@@ -17,8 +17,9 @@ static void add_rows(struct law_balance *x, const struct law_scene *w, double si
   for (int64_t h = first; h < first + (query ? group : 1); h++)
     for (int64_t i = 0; i < law_rows(s, grad, w->seq); i++) {
       struct law_place at = {w->seq, h, i};
+      int64_t of_grad = law_at(s, grad, &at), of_with = law_at(s, with, &at);
       for (int64_t c = 0; c < law_width(s, grad); c++)
-        law_add_product(x, w, sign, law_get(s, grad, &at, c), law_get(s, with, &at, c));
+        law_add_product(x, w, sign, law_load(s, grad, of_grad + c), law_load(s, with, of_with + c));
     }
 }
 

@@ -9,6 +9,8 @@
  */
 #include "config.h"
 
+#include <stdlib.h>
+
 #include "reference/law.h"
 
 #define GAP 112.0 /* exp(-112) is 0 in fp32, subnormals and all */
@@ -72,16 +74,32 @@ static void equal_inputs(const struct law_bench *b, struct law_set *s)
       law_put(s, LAW_V, &at, c, balanced(b, s->r.seqs[at.seq].sk, &at, c));
 }
 
-static double mean_visible(const struct law_set *s, const struct law_place *at, int64_t c,
-                           int64_t n)
+/* The sums of the values that a row sees. */
+static void sum_visible(const struct law_set *s, const struct law_place *at, double *sum)
 {
-  double sum = 0;
-  for (int64_t j = 0; j < s->r.seqs[at->seq].sk; j++)
-    if (law_sees(s, at->seq, at->row, j)) {
-      struct law_place key = {at->seq, at->head / s->r.shape.group, j};
-      sum += law_get(s, LAW_V, &key, c);
-    }
-  return sum / (double)n;
+  struct law_place first = {at->seq, at->head / s->r.shape.group, 0};
+  int64_t from = law_at(s, LAW_V, &first), width = s->p.dv;
+  for (int64_t c = 0; c < width; c++)
+    sum[c] = 0;
+  for (int64_t j = 0; j < s->r.seqs[at->seq].sk; j++, from += s->t[LAW_V].ss)
+    for (int64_t c = 0; c < width && law_sees(s, at->seq, at->row, j); c++)
+      sum[c] += law_load(s, LAW_V, from + c);
+}
+
+static void equal_row(const struct law_bench *b, const struct law_set *s,
+                      const struct law_place *at, double *sum, struct law_result *res)
+{
+  int64_t n = law_visible(s, at->seq, at->row);
+  if (!exact_share(b, n))
+    return;
+  law_near(res, "lse", at, 0, law_get(s, LAW_LSE, at, 0), log((double)n),
+           16 * REF_U * (1 + log((double)n)));
+  sum_visible(s, at, sum);
+  for (int64_t c = 0; c < s->p.dv && res->state == LAW_PASS; c++) {
+    double mean = sum[c] / (double)n;
+    if (representable(s->p.dtype, mean))
+      law_near(res, "o", at, c, law_get(s, LAW_O, at, c), mean, slack(b, (double)n, 24));
+  }
 }
 
 /* Precondition: no ALiBi, no dropout. q = 0 makes all scores equal; a row that sees n keys with
@@ -89,25 +107,18 @@ static double mean_visible(const struct law_set *s, const struct law_place *at, 
 static int equal_scores(struct law_bench *b, struct law_result *res)
 {
   struct law_set s;
-  int status = law_set_make(&s, &b->base.p, false);
+  double *sum = calloc((size_t)b->base.p.dv, sizeof *sum);
+  int status = sum ? law_set_make(&s, &b->base.p, false) : ATTN_ENOMEM;
   if (status)
-    return status;
+    goto out;
   equal_inputs(b, &s);
   status = law_run(b, &s);
   struct law_place at = law_first(&s, LAW_O);
-  for (; !status && res->state != LAW_FAIL && law_there(&s, &at); law_next(&s, LAW_O, &at)) {
-    int64_t n = law_visible(&s, at.seq, at.row);
-    if (!exact_share(b, n))
-      continue;
-    law_near(res, "lse", &at, 0, law_get(&s, LAW_LSE, &at, 0), log((double)n),
-             16 * REF_U * (1 + log((double)n)));
-    for (int64_t c = 0; c < s.p.dv && res->state == LAW_PASS; c++) {
-      double mean = mean_visible(&s, &at, c, n);
-      if (representable(s.p.dtype, mean))
-        law_near(res, "o", &at, c, law_get(&s, LAW_O, &at, c), mean, slack(b, (double)n, 24));
-    }
-  }
+  for (; !status && res->state != LAW_FAIL && law_there(&s, &at); law_next(&s, LAW_O, &at))
+    equal_row(b, &s, &at, sum, res);
   law_set_free(&s);
+out:
+  free(sum);
   return law_refused(status);
 }
 

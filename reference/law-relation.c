@@ -251,8 +251,9 @@ static bool merged(const struct law_bench *b, const struct law_set part[2],
   double w0 = exp(l0 - lse), w1 = exp(l1 - lse), apart = t[0].lse[i] + t[1].lse[i];
   if (!law_near(res, "lse", at, 0, law_get(&b->base, LAW_LSE, at, 0), lse, apart + t[2].lse[i]))
     return false;
+  int64_t of[2] = {law_at(&part[0], LAW_O, at), law_at(&part[1], LAW_O, at)};
   for (int64_t c = 0; c < b->base.p.dv; c++) {
-    double o0 = law_get(&part[0], LAW_O, at, c), o1 = law_get(&part[1], LAW_O, at, c);
+    double o0 = law_load(&part[0], LAW_O, of[0] + c), o1 = law_load(&part[1], LAW_O, of[1] + c);
     double bound = t[0].o[i] + t[1].o[i] + t[2].o[i] + 2 * apart * (fabs(o0) + fabs(o1));
     if (!law_near(res, "o", at, c, law_get(&b->base, LAW_O, at, c), w0 * o0 + w1 * o1, bound))
       return false;

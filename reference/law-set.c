@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "impl/convert.h"
 #include "reference/law.h"
 
 #define POISON 0x7fffdeadu /* NaN as fp32, and in its upper half as bf16 and fp16 */
@@ -165,6 +164,16 @@ int law_set_forward(struct law_set *s)
   return s->p.op == ATTN_BWD ? ref_forward_host(&s->p, &args) : ATTN_OK;
 }
 
+static void copy_row(struct law_set *s, const struct law_place *at, const struct law_set *x,
+                     const struct law_place *from, enum law_operand op)
+{
+  size_t size = attn_dtype_size(type_of(s, op));
+  memcpy((char *)s->t[op].data + (size_t)law_at(s, op, at) * size,
+         (const char *)x->t[op].data + (size_t)law_at(x, op, from) * size,
+         (size_t)law_width(s, op) * size);
+}
+
+/* Both are of the same type. */
 int law_set_like(struct law_set *s, const struct attn_problem *p, const struct law_set *x,
                  law_map *map, const void *ctx, bool gaps)
 {
@@ -176,11 +185,17 @@ int law_set_like(struct law_set *s, const struct attn_problem *p, const struct l
       struct law_place from = at;
       if (map)
         map(ctx, op, &from);
-      for (int64_t c = 0; c < law_width(s, op); c++)
-        law_put(s, op, &at, c, law_get(x, op, &from, c));
+      copy_row(s, &at, x, &from, op);
     }
   }
   return status;
+}
+
+static void fill_row(struct law_set *s, enum law_operand op, int64_t from, float x)
+{
+  int64_t n = law_width(s, op);
+  for (int64_t c = 0; c < n; c++)
+    attn_store(type_of(s, op), s->t[op].data, from + c, x);
 }
 
 int law_run(const struct law_bench *b, struct law_set *s)
@@ -189,8 +204,7 @@ int law_run(const struct law_bench *b, struct law_set *s)
     if (!s->output[op])
       continue;
     for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at))
-      for (int64_t c = 0; c < law_width(s, op); c++)
-        law_put(s, op, &at, c, NAN);
+      fill_row(s, op, law_at(s, op, &at), NAN);
   }
   return b->subject->run(b->subject->ctx, s);
 }
@@ -238,7 +252,7 @@ int64_t law_at(const struct law_set *s, enum law_operand op, const struct law_pl
 double law_get(const struct law_set *s, enum law_operand op, const struct law_place *at,
                int64_t col)
 {
-  return attn_load(type_of(s, op), s->t[op].data, law_at(s, op, at) + col);
+  return law_load(s, op, law_at(s, op, at) + col);
 }
 
 void law_put(struct law_set *s, enum law_operand op, const struct law_place *at, int64_t col,
@@ -249,16 +263,19 @@ void law_put(struct law_set *s, enum law_operand op, const struct law_place *at,
 
 void law_read(const struct law_set *s, enum law_operand op, const struct law_place *at, double *to)
 {
-  int64_t from = law_at(s, op, at);
-  for (int64_t c = 0; c < law_width(s, op); c++)
-    to[c] = attn_load(type_of(s, op), s->t[op].data, from + c);
+  int64_t from = law_at(s, op, at), n = law_width(s, op);
+  for (int64_t c = 0; c < n; c++)
+    to[c] = law_load(s, op, from + c);
 }
 
 void law_scale(struct law_set *s, enum law_operand op, double factor)
 {
-  for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at))
-    for (int64_t c = 0; c < law_width(s, op); c++)
-      law_put(s, op, &at, c, factor * law_get(s, op, &at, c));
+  int64_t n = law_width(s, op);
+  for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at)) {
+    int64_t from = law_at(s, op, &at);
+    for (int64_t c = 0; c < n; c++)
+      ref_store(type_of(s, op), s->t[op].data, from + c, factor * law_load(s, op, from + c));
+  }
 }
 
 bool law_sees(const struct law_set *s, int64_t seq, int64_t row, int64_t j)

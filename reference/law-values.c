@@ -4,6 +4,8 @@
  */
 #include "config.h"
 
+#include <stdlib.h>
+
 #include "reference/law.h"
 
 static bool forward(const struct law_bench *b)
@@ -67,19 +69,25 @@ static int value_sum(struct law_bench *b, struct law_result *res)
   return law_refused(status);
 }
 
-/* Least and largest value that a row sees, of each column. */
-static void range_of(const struct law_set *s, const struct law_place *at, int64_t c, double *lo,
-                     double *hi)
+/* Least and largest value that a row sees, of each column; 0 if it sees nothing. */
+static bool range_of(const struct law_set *s, const struct law_place *at, double *lo, double *hi)
 {
-  *lo = INFINITY;
-  *hi = -INFINITY;
-  for (int64_t j = 0; j < s->r.seqs[at->seq].sk; j++)
-    if (law_sees(s, at->seq, at->row, j)) {
-      struct law_place key = {at->seq, at->head / s->r.shape.group, j};
-      double v = law_get(s, LAW_V, &key, c);
-      *lo = fmin(*lo, v);
-      *hi = fmax(*hi, v);
+  bool any = false;
+  for (int64_t j = 0; j < s->r.seqs[at->seq].sk; j++) {
+    struct law_place key = {at->seq, at->head / s->r.shape.group, j};
+    int64_t from = law_at(s, LAW_V, &key);
+    if (!law_sees(s, at->seq, at->row, j))
+      continue;
+    for (int64_t c = 0; c < s->p.dv; c++) {
+      double v = law_load(s, LAW_V, from + c);
+      lo[c] = any && lo[c] < v ? lo[c] : v;
+      hi[c] = any && hi[c] > v ? hi[c] : v;
     }
+    any = true;
+  }
+  for (int64_t c = 0; c < s->p.dv && !any; c++)
+    lo[c] = hi[c] = 0;
+  return any;
 }
 
 /* Precondition: no dropout. O is a mean: no smaller than the least visible value, no larger than
@@ -88,21 +96,22 @@ static int value_range(struct law_bench *b, struct law_result *res)
 {
   struct law_bounds t;
   const struct law_set *s = &b->base;
-  int status = law_bounds_make(s, b->subject->numerics, &t);
+  double *lo = calloc((size_t)(2 * s->p.dv), sizeof *lo), *hi = lo + s->p.dv;
+  int status = lo ? law_bounds_make(s, b->subject->numerics, &t) : ATTN_ENOMEM;
   if (status)
-    return status;
+    goto out;
   for (struct law_place at = law_first(s, LAW_O); law_there(s, &at); law_next(s, LAW_O, &at)) {
-    bool empty = law_visible(s, at.seq, at.row) == 0;
+    bool any = range_of(s, &at, lo, hi);
     double bound = t.o[ref_stats_index(&s->r, at.seq, at.head, at.row)];
     for (int64_t c = 0; c < s->p.dv && res->state != LAW_FAIL; c++) {
-      double lo = 0, hi = 0, o = law_get(s, LAW_O, &at, c);
-      if (!empty)
-        range_of(s, &at, c, &lo, &hi);
-      law_near(res, "o", &at, c, o, fmin(fmax(o, lo), hi), empty ? 0 : bound);
+      double o = law_get(s, LAW_O, &at, c);
+      law_near(res, "o", &at, c, o, fmin(fmax(o, lo[c]), hi[c]), any ? bound : 0);
     }
   }
   law_bounds_free(&t);
-  return ATTN_OK;
+out:
+  free(lo);
+  return status;
 }
 
 /* Precondition: no dropout. V = 1 makes O = 1, to the rounding of P and the sums. */

@@ -14,6 +14,7 @@
 #ifndef REFERENCE_LAW_H
 #define REFERENCE_LAW_H
 
+#include "impl/convert.h"
 #include "reference/internal.h"
 
 enum law_operand {
@@ -126,6 +127,11 @@ void law_next(const struct law_set *s, enum law_operand op, struct law_place *at
 int64_t law_at(const struct law_set *s, enum law_operand op, const struct law_place *at);
 double law_get(const struct law_set *s, enum law_operand op, const struct law_place *at,
                int64_t col);
+/* Element i of an operand, i = law_at() + column: law_get where it is called a thousand times. */
+static inline double law_load(const struct law_set *s, enum law_operand op, int64_t i)
+{
+  return attn_load(op == LAW_LSE ? ATTN_F32 : s->p.dtype, s->t[op].data, i);
+}
 void law_put(struct law_set *s, enum law_operand op, const struct law_place *at, int64_t col,
              double x);
 void law_scale(struct law_set *s, enum law_operand op, double factor);

@@ -95,6 +95,16 @@ static unsigned char pattern_at(size_t offset)
 /* -1, or the distance from the payload of the nearest byte that was changed. */
 static long damage(const unsigned char *got, size_t phase, bool before)
 {
+  uint32_t changed = 0, first, word;
+  memcpy(&first, got, 4);
+  for (size_t i = 0; i < GUARD; i += 4) {
+    memcpy(&word, got + i, 4);
+    changed |= word ^ first;
+  }
+  for (size_t i = 0; i < 4; i++)
+    changed |= got[i] ^ pattern_at(phase + i);
+  if (!changed)
+    return -1;
   for (size_t n = 0; n < GUARD; n++) {
     size_t i = before ? GUARD - 1 - n : n;
     if (got[i] != pattern_at(phase + i))

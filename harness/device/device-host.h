@@ -11,6 +11,7 @@ struct host {
   struct attn_machine *machine;
   char *scratch; /* read to empty the caches; allocated at the first cold timing */
   size_t scratch_bytes;
+  size_t room; /* bytes that the system had when it was last asked, less what was taken since */
 };
 
 int host_ceilings(struct device *dev, enum device_mode mode, struct device_ceilings *out);

@@ -148,6 +148,27 @@ int group_truth(struct group_work *w, struct live *l, const struct attn_args *ar
   return ATTN_OK;
 }
 
+/* A verdict costs more than a run. Where another implementation of the same numerics passed with
+ * the same bits on the same inputs, its verdict is this one's too. */
+static const struct ref_verdict *twin(const struct group_work *w, const struct live *l)
+{
+  for (const struct live *x = w->live; x != l; x++)
+    if (l->bits && x->bits == l->bits && x->ready && x->c->record.status == STATUS_PASS &&
+        !memcmp(&x->c->impl->numerics, &l->c->impl->numerics, sizeof l->c->impl->numerics))
+      return &x->c->record.verdict;
+  return NULL;
+}
+
+static int truth_or_twin(struct group_work *w, struct live *l, int64_t rows, const char *when)
+{
+  const struct ref_verdict *same = w->fresh_seed ? NULL : twin(w, l);
+  if (!same)
+    return group_truth(w, l, &l->args, rows, w->o->seed, when);
+  merge(&l->c->record, same);
+  l->c->record.status = STATUS_PASS;
+  return ATTN_OK;
+}
+
 static int verdict(struct group_work *w, struct live *l)
 {
   struct record *r = &l->c->record;
@@ -156,7 +177,7 @@ static int verdict(struct group_work *w, struct live *l)
     snprintf(when, sizeof when, "with --seed %llu: ", (unsigned long long)w->fresh_seed);
   int64_t rows = w->o->rows_max ? w->o->rows_max : group_rows(w);
   int unchanged = tensors_inputs_unchanged(w->tensors);
-  int status = group_truth(w, l, &l->args, rows, w->o->seed, when);
+  int status = truth_or_twin(w, l, rows, when);
   r->inputs_unchanged = unchanged;
   if (status || unchanged != 0)
     return status;
@@ -173,6 +194,7 @@ int group_verify(struct group_work *w, struct live *l)
   if (status || !l->ready)
     return status;
   uint64_t first = tensors_output_hash(w->tensors, &hashed);
+  l->bits = hashed ? 0 : first;
   status = verdict(w, l);
   if (status || !l->ready || hashed || r->rerun_bitwise >= 0)
     return status;

@@ -65,8 +65,9 @@ struct live {
   void *plan;
   struct arena_buffer *workspace;
   struct attn_args args;
-  bool ready; /* prepared and verified */
-  int many;   /* the timed run of which many rows are verified */
+  bool ready;    /* prepared and verified */
+  uint64_t bits; /* hash of the outputs that its verdict is about; 0: not hashed */
+  int many;      /* the timed run of which many rows are verified */
 };
 
 /* What surrounds timed runs (group-check.c). */
