@@ -235,7 +235,7 @@ void group_judge(struct group *g, struct group_case *c)
       r->counters.dram_read_bytes + r->counters.dram_write_bytes + r->counters.residue_bytes;
   double fastest = top->read_gbps > top->copy_gbps ? top->read_gbps : top->copy_gbps;
   if (r->timed && r->of_matmul > BEYOND_MATMUL)
-    group_end(c, STATUS_INVALID, "%.0f TFLOP/s is %.2f of the measured matrix product", r->tflops,
+    group_end(c, STATUS_INVALID, "%.3g TFLOP/s is %.2f of the measured matrix product", r->tflops,
               r->of_matmul);
   else if (r->counters.source && moved < BELOW_COMPULSORY * r->compulsory_bytes)
     group_end(c, STATUS_INVALID, "moved %.4g bytes with a cold cache, %.4g are compulsory", moved,
@@ -243,6 +243,6 @@ void group_judge(struct group *g, struct group_case *c)
   else if (r->timed && r->cache == CACHE_COLD && fastest > 0 && g->device.info.l2_bytes > 0 &&
            r->compulsory_bytes > 4.0 * (double)g->device.info.l2_bytes &&
            r->gbps > BEYOND_READ * fastest)
-    group_end(c, STATUS_INVALID, "compulsory bytes at %.0f GB/s, the device reads %.0f", r->gbps,
+    group_end(c, STATUS_INVALID, "compulsory bytes at %.3g GB/s, the device reads %.3g", r->gbps,
               fastest);
 }
