@@ -29,4 +29,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/verify-fast.suite \
   profiles/suites/verify.suite \
   profiles/suites/zoo.suite \
+  profiles/suites/zoo-cuda.suite \
+  profiles/suites/zoo-cuda-large.suite \
+  profiles/suites/zoo-cuda-laws.suite \
   profiles/suites/zoo-laws.suite

@@ -11,6 +11,7 @@ AM_TESTS_ENVIRONMENT = \
   ATTNBENCH='$(abs_builddir)/attnbench'; export ATTNBENCH; \
   ATTNBENCH_DATADIR='$(abs_srcdir)'; export ATTNBENCH_DATADIR; \
   CC='$(CC)'; export CC; \
+  NVCC='$(NVCC)'; export NVCC; \
   CLANG_FORMAT='$(CLANG_FORMAT)'; export CLANG_FORMAT;
 TEST_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 LDADD = $(TEST_LDADD)
@@ -32,6 +33,7 @@ unit_tests = \
   tests/unit/cupti-host \
   tests/unit/device-host \
   tests/unit/e4m3 \
+  tests/unit/losses \
   tests/unit/problem \
   tests/unit/problem-count \
   tests/unit/problem-rope \
@@ -103,8 +105,8 @@ EXTRA_DIST += tests/unit/simulate.h tests/flip.h
 EXTRA_DIST += tests/traces/mooncake.jsonl tests/traces/azure.csv
 EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
 
-# The zoo of planted faults: the sources of impl/cpu, one line changed in each.
-mutant_tests = tests/mutants/kill.sh
+# The zoos of planted faults: the sources of impl/cpu and of impl/cuda, one line changed in each.
+mutant_tests = tests/mutants/kill.sh tests/mutants/kill-cuda.sh
 TESTS += $(mutant_tests)
 EXTRA_DIST += tests/mutants
 

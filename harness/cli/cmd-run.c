@@ -102,7 +102,10 @@ static int zoo(struct options *o)
 {
   static struct zoo z;
   char err[1024] = "";
-  o->run.device = &device_host;
+  if (!o->run.device)
+    o->run.device = &device_host;
+  if (command_device(o, err, sizeof err))
+    return complain(EXIT_ENVIRONMENT, err);
   if (o->run.out && store_writable(o->run.out, err, sizeof err - 40))
     return complain(EXIT_ENVIRONMENT, strcat(err, "; choose another --out"));
   if (zoo_load(&z, o->mutants, err, sizeof err))

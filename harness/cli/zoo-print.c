@@ -30,6 +30,11 @@ bool zoo_dead(const struct zoo_row *r)
   return false;
 }
 
+bool zoo_race(const struct zoo_row *r)
+{
+  return !strncmp(r->kind, "race: ", 6);
+}
+
 static const char *letters(uint16_t regimes, char *buf)
 {
   char *to = buf;
@@ -107,9 +112,7 @@ static void print_score(const struct zoo *z, const char *name, int from, int to,
 
 static void print_scores(const struct zoo *z)
 {
-  int of = 0, cases = 0, regimes = 0;
-  while (regime_at(regimes))
-    regimes++;
+  int of = 0, cases = 0, regimes = z->regimes;
   for (int i = 0; i < z->n; i++) {
     of += !z->row[i].clean && !z->row[i].equivalent[0];
     cases += z->row[i].clean ? z->row[i].cases : 0;
@@ -127,11 +130,21 @@ static void print_scores(const struct zoo *z)
 
 /* ---- what is wrong --------------------------------------------------------------------------- */
 
+/* Is it one of the names, separated by ", "? */
+static bool named(const char *names, const char *name)
+{
+  size_t n = strlen(name);
+  for (const char *at = names; at; at = strchr(at, ','), at = at ? at + 2 : NULL)
+    if (strcspn(at, ",") == n && !strncmp(at, name, n))
+      return true;
+  return false;
+}
+
 static bool killed_by_name(const struct zoo_row *r)
 {
   for (int c = 0; c < ZOO_RULES; c++)
-    if (zoo_check_name(c) && !strcmp(zoo_check_name(c), r->killer))
-      return r->killed[c] != 0;
+    if (r->killed[c] && named(r->killer, zoo_check_name(c)))
+      return true;
   return false;
 }
 
@@ -141,6 +154,8 @@ static const char *flaw(const struct zoo_row *r)
     return zoo_dead(r) ? "is correct and was accused" : r->cases ? NULL : "was never run";
   if (r->equivalent[0])
     return zoo_dead(r) ? "is listed as equivalent and died" : NULL;
+  if (zoo_race(r) && !zoo_dead(r))
+    return NULL;
   if (!r->reached && !zoo_dead(r))
     return "was not reached: its outputs were those of the clean build everywhere";
   if (!zoo_dead(r))
@@ -156,6 +171,10 @@ bool zoo_print(const struct zoo *z)
   for (int i = 0; i < z->n; i++)
     if (z->row[i].equivalent[0])
       printf("suspected equivalent: %s: %s\n", z->row[i].name, z->row[i].equivalent);
+  for (int i = 0; i < z->n; i++)
+    if (zoo_race(&z->row[i]) && !zoo_dead(&z->row[i]))
+      printf("alive, a race that this machine did not lose: %s (%s)\n", z->row[i].name,
+             z->row[i].kind);
   for (int i = 0; i < z->n; i++) {
     const struct zoo_row *r = &z->row[i];
     if (!flaw(r))

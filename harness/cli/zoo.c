@@ -14,7 +14,18 @@
 
 #define SEVERAL 28 /* mutants in one group, beside the clean builds */
 #define SRAM 20480 /* so small that short sequences make several tiles */
-#define TIMEOUT 20
+#define LARGE_TIMEOUT 120
+
+/* What the zoo of a device is run on. What hangs costs a GPU its time and a new process. */
+struct tour {
+  const char *device, *suite, *laws, *regimes; /* regimes: separated by blanks; NULL: all */
+  double timeout_s;
+  int losses; /* workers that a mutant may cost, then it is dead */
+};
+static const struct tour tours[] = {
+    {"cpu", "zoo", "zoo-laws", NULL, 20, 0},
+    {"cuda", "zoo-cuda", "zoo-cuda-laws", " normal falling ", 5, 2},
+};
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -26,6 +37,7 @@ static const struct {
     {"kills", offsetof(struct zoo_row, killer), sizeof((struct zoo_row *)0)->killer},
     {"impl", offsetof(struct zoo_row, base), sizeof((struct zoo_row *)0)->base},
     {"equivalent", offsetof(struct zoo_row, equivalent), sizeof((struct zoo_row *)0)->equivalent},
+    {"suite", offsetof(struct zoo_row, suite), sizeof((struct zoo_row *)0)->suite},
 };
 
 /* "key: value" lines up to the first @@@. */
@@ -192,8 +204,10 @@ static void see(const struct record *r, const struct group *g, void *ctx)
   struct watch *w = ctx;
   for (int i = 0; i < w->z->n; i++) {
     struct zoo_row *row = &w->z->row[i];
-    if (strcmp(row->impl->name, r->impl) || r->status == STATUS_UNSUPPORTED)
+    if (strcmp(row->impl->name, r->impl) || r->status == STATUS_UNSUPPORTED ||
+        r->status == STATUS_SKIP)
       continue;
+    row->losses += r->status == STATUS_CRASH || r->status == STATUS_TIMEOUT;
     const struct record_rules *clean = clean_of(w, row, r);
     row->cases++;
     row->reached |= clean && (!r->rules.known || r->rules.bits != clean->bits);
@@ -202,56 +216,102 @@ static void see(const struct record *r, const struct group *g, void *ctx)
   }
 }
 
-/* The clean builds and some mutants, from row *at on, as patterns. */
-static void patterns_of(const struct zoo *z, int *at, char *text, size_t len)
+/* The clean builds and some mutants, from row *at on, as patterns; how many mutants. */
+static int patterns_of(const struct zoo *z, const struct tour *t, int *at, char *text, size_t len)
 {
   size_t used = (size_t)snprintf(text, len, "clean/*");
-  for (int taken = 0; *at < z->n && taken < SEVERAL; ++*at) {
-    if (z->row[*at].clean)
+  int taken = 0;
+  for (; *at < z->n && taken < SEVERAL; ++*at) {
+    if (z->row[*at].clean || (t->losses && z->row[*at].losses >= t->losses))
       continue;
     used += (size_t)snprintf(text + used, len - used, ",%s", z->row[*at].impl->name);
     taken++;
   }
+  return taken;
 }
 
-static int run_suite(struct watch *w, const struct run_options *given, const char *suite,
-                     const struct regime *regime, bool laws, char *err, size_t errlen)
+static struct run_options options_of(const struct run_options *given, struct watch *w,
+                                     const struct tour *t, const struct regime *regime)
+{
+  struct run_options o = *given;
+  o.device_options.sram_bytes = SRAM;
+  o.group.zoo = o.quiet = true;
+  o.group.laws = o.group.time = o.group.count = false;
+  o.group.regime = regime;
+  o.timeout_s = t->timeout_s;
+  o.losses = t->losses;
+  o.each = see;
+  o.ctx = w;
+  o.out = NULL;
+  return o;
+}
+
+static int run_patterns(const struct problem_list *list, struct run_options *o,
+                        const char *patterns, char *err, size_t errlen)
+{
+  struct run_summary sum;
+  o->impls = patterns;
+  int status = run_problems(list, o, &sum, err, errlen);
+  return sum.interrupted ? -1 : status;
+}
+
+static int run_suite(struct watch *w, const struct tour *t, struct run_options *o,
+                     const char *suite, char *err, size_t errlen)
 {
   static char patterns[SEVERAL * 80 + 16];
   struct problem_list list = {NULL, 0, 0};
-  struct run_options o = *given;
-  struct run_summary sum;
   int status = catalog_suite(&list, suite, err, errlen), at = 0;
-  o.device_options.sram_bytes = SRAM;
-  o.group.zoo = o.quiet = true;
-  o.group.laws = laws;
-  o.group.time = o.group.count = false;
-  o.group.regime = regime;
-  o.timeout_s = TIMEOUT;
-  o.each = see;
-  o.ctx = w;
-  o.impls = patterns;
-  o.out = NULL;
-  while (!status && at < w->z->n) {
-    patterns_of(w->z, &at, patterns, sizeof patterns);
-    status = run_problems(&list, &o, &sum, err, errlen);
-    if (sum.interrupted)
-      status = -1;
-  }
+  for (bool first = true; !status && at < w->z->n; first = false)
+    if (patterns_of(w->z, t, &at, patterns, sizeof patterns) || first)
+      status = run_patterns(&list, o, patterns, err, errlen);
   catalog_problems_free(&list);
   return status;
 }
 
-int zoo_run(struct zoo *z, const struct run_options *o, char *err, size_t errlen)
+/* A mutant and the clean build of its sources on the suite that it names. */
+static int run_own(struct run_options *o, const struct zoo_row *row, char *err, size_t errlen)
+{
+  char patterns[160];
+  struct problem_list list = {NULL, 0, 0};
+  int status = catalog_suite(&list, row->suite, err, errlen);
+  snprintf(patterns, sizeof patterns, "clean/%s,%s", strchr(row->base, '/') + 1, row->impl->name);
+  o->timeout_s = LARGE_TIMEOUT;
+  if (!status)
+    status = run_patterns(&list, o, patterns, err, errlen);
+  catalog_problems_free(&list);
+  return status;
+}
+
+static bool in_tour(const struct tour *t, const struct regime *regime)
+{
+  char name[64];
+  snprintf(name, sizeof name, " %s ", regime->name);
+  return !t->regimes || strstr(t->regimes, name);
+}
+
+int zoo_run(struct zoo *z, const struct run_options *given, char *err, size_t errlen)
 {
   struct watch *w = calloc(1, sizeof *w);
+  const struct tour *t = &tours[strcmp(given->device->name, tours[0].device) != 0];
+  struct run_options o;
   int status = w ? 0 : -1;
   if (w)
     w->z = z;
-  for (int i = 0; regime_at(i) && !status; i++)
-    status = run_suite(w, o, "zoo", regime_at(i), false, err, errlen);
+  for (int i = 0; regime_at(i) && !status; i++) {
+    if (!in_tour(t, regime_at(i)))
+      continue;
+    z->regimes++;
+    o = options_of(given, w, t, regime_at(i));
+    status = run_suite(w, t, &o, t->suite, err, errlen);
+  }
+  o = options_of(given, w, t, regime_at(0));
+  for (int i = 0; i < z->n && !status; i++)
+    if (z->row[i].suite[0] && strchr(z->row[i].base, '/'))
+      status = run_own(&o, &z->row[i], err, errlen);
+  o = options_of(given, w, t, regime_at(0));
+  o.group.laws = true;
   if (!status)
-    status = run_suite(w, o, "zoo-laws", regime_at(0), true, err, errlen);
+    status = run_suite(w, t, &o, t->laws, err, errlen);
   free(w);
   return status;
 }

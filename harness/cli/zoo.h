@@ -20,8 +20,9 @@ enum { ZOO_ENDS, ZOO_GUARDS, ZOO_INPUTS, ZOO_BOUND, ZOO_LSE, ZOO_LAWS };
 struct zoo_row {
   const struct attn_impl *impl;
   char name[64], kind[128], killer[32], equivalent[160], base[32];
+  char suite[32]; /* that it is run on besides those of all, or "" */
   bool clean, reached;
-  int cases;
+  int cases, losses; /* losses: workers that hung or died in it */
   uint16_t killed[ZOO_CHECKS]; /* regimes in which check failed */
   int alarms[ZOO_CHECKS];      /* cases */
   char example[320];           /* problem and reason of the first death */
@@ -29,12 +30,13 @@ struct zoo_row {
 
 struct zoo {
   struct zoo_row row[ZOO_ROWS];
-  int n;
+  int n, regimes; /* regimes: that they were run in */
 };
 
 /* Loads DIR/NAME.so with its DIR/NAME.mutant. -1 and a line in err. */
 int zoo_load(struct zoo *z, const char *dir, char *err, size_t errlen);
-/* Suites zoo (all regimes) and zoo-laws. */
+/* The device's suites: zoo (all regimes) and zoo-laws, on a GPU zoo-cuda (some) and zoo-cuda-laws;
+ * and those that mutants name. */
 int zoo_run(struct zoo *z, const struct run_options *o, char *err, size_t errlen);
 /* The matrix, the scores, and what is wrong with either; true if nothing is. */
 bool zoo_print(const struct zoo *z);
@@ -45,5 +47,7 @@ int zoo_write(const struct zoo *z, const char *file, char *err, size_t errlen);
 const char *zoo_check_name(int check);
 /* Did any check of attnbench kill it? */
 bool zoo_dead(const struct zoo_row *r);
+/* A fault that shows or not, as the threads run. */
+bool zoo_race(const struct zoo_row *r);
 
 #endif

@@ -13,6 +13,9 @@
 #include "harness/run/rules.h"
 #include "impl/convert.h"
 
+/* Scores beyond which no customary rule is asked: they are computed on the host. */
+#define RULES_PAIRS 1e7
+
 /* Of the group's problem, in the process that runs it. */
 struct group_zoo {
   struct law_set s; /* inputs; outputs of the run at hand */
@@ -60,6 +63,7 @@ static int zoo_prepare(struct group_work *w, struct group_zoo *z)
   }
   status = rules_prepare(&z->s, &z->truth);
   z->ready = !status;
+  ++*w->g->beats;
   return status;
 }
 
@@ -110,23 +114,42 @@ static int judge(struct group_work *w, struct live *l, struct group_zoo *z)
   }
   int status = group_truth(w, l, &l->args, 0, w->o->seed, "");
   bool rope = w->g->problem.op == ATTN_ROPE;
-  if (!status)
-    status = rope ? group_rope_rules(w, r->rules.customary) : fetch(w, z);
+  if (!status && rope)
+    status = group_rope_rules(w, r->rules.customary);
+  else if (!status && z->ready)
+    status = fetch(w, z);
   r->rules.known = true;
   r->rules.bound = r->verdict.bound_ratio <= 1;
   r->rules.lse = w->g->problem.op == ATTN_BWD || rope || r->verdict.lse_bound_ratio <= 1;
-  for (int i = 0; i < RULES && !status && !rope; i++)
+  for (int i = 0; i < RULES && !status && z->ready; i++)
     r->rules.customary[i] = rules_pass(&z->truth, &z->s, i);
   return status;
 }
 
+/* On a GPU once more with the same plan: what a run leaves behind must not reach the next. */
+static int judge_again(struct group_work *w, struct live *l)
+{
+  struct record *r = &l->c->record;
+  int hashed, status = group_run_once(w, l);
+  if (status || !l->ready) {
+    r->rules.known = false;
+    return status;
+  }
+  uint64_t bits = tensors_output_hash(w->tensors, &hashed);
+  if (bits == r->rules.bits)
+    return ATTN_OK;
+  r->rules.bits = bits;
+  return judge(w, l, w->zoo);
+}
+
 int group_zoo(struct group_work *w, struct live *l)
 {
+  double pairs = attn_problem_pairs(&w->g->problem) * (double)w->g->problem.hq;
   struct record *r = &l->c->record;
   int status = ATTN_OK, hashed;
   if (!w->zoo && !(w->zoo = calloc(1, sizeof *w->zoo)))
     return ATTN_ENOMEM;
-  if (!w->zoo->ready && w->g->problem.op != ATTN_ROPE)
+  if (!w->zoo->ready && w->g->problem.op != ATTN_ROPE && pairs <= RULES_PAIRS)
     status = zoo_prepare(w, w->zoo);
   if (!status)
     status = group_run_once(w, l);
@@ -138,6 +161,8 @@ int group_zoo(struct group_work *w, struct live *l)
     status = tensors_restore(w->tensors);
   if (!status)
     status = judge(w, l, w->zoo);
+  if (!status && r->status == STATUS_PASS && w->dev->info.kind == ATTN_CUDA)
+    status = judge_again(w, l);
   if (status || !w->o->laws)
     return status;
   l->ready = true;

@@ -11,8 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/base/clock.h"
 #include "harness/run/run-parts.h"
 #include "harness/run/worker.h"
+
+/* Opening a device may take this long, whatever a case may. */
+#define OPEN_S 60
 
 /* Rows that the second and later processes verify: the first has verified by the full budget. */
 #define LATER_ROWS 512
@@ -79,6 +83,24 @@ static void blame(struct group *g, struct worker_result end, double timeout_s)
   g->finished = !open_cases(g);
 }
 
+static bool lost(const struct group_case *c)
+{
+  return c->done && (c->record.status == STATUS_TIMEOUT || c->record.status == STATUS_CRASH);
+}
+
+/* What has cost its share of workers is not tried on the rest of the batch. */
+static void give_up(struct run_batch *b, const struct attn_impl *impl, int losses)
+{
+  int n = 0;
+  for (int i = 0; i < b->n; i++)
+    for (int k = 0; k < b->g[i].n; k++)
+      n += b->g[i].cases[k].impl == impl && lost(&b->g[i].cases[k]);
+  for (int i = 0; i < b->n && n >= losses; i++)
+    for (int k = 0; k < b->g[i].n; k++)
+      if (b->g[i].cases[k].impl == impl && !b->g[i].cases[k].done)
+        group_end(&b->g[i].cases[k], STATUS_SKIP, "it cost %d workers before", n);
+}
+
 static int emit_group(struct task *t, struct group *g)
 {
   int status = ATTN_OK;
@@ -91,6 +113,8 @@ static int tick(void *ctx)
 {
   struct task *t = ctx;
   struct run_batch *b = t->b;
+  if (b->spent.now == SPENT_START && clock_now() - b->spent.since < OPEN_S)
+    ++b->beats;
   while (t->emit && !t->status && b->emitted < b->n &&
          __atomic_load_n(&b->g[b->emitted].finished, __ATOMIC_ACQUIRE)) {
     t->status = emit_group(t, &b->g[b->emitted++]);
@@ -142,6 +166,8 @@ static int run_workers(struct task *t)
     }
     if (g)
       blame(g, end, o->timeout_s);
+    for (int i = 0; g && i < g->n && o->losses; i++)
+      give_up(b, g->cases[i].impl, o->losses);
     reopen(b);
   }
   tick(t);

@@ -18,27 +18,7 @@ units="impl/cpu/block impl/cpu/flash impl/cpu/flash-backward impl/cpu/gradient i
   impl/cpu/materialise-backward impl/cpu/naive impl/cpu/plan impl/cpu/rope
   impl/cpu/split-decode impl/problem impl/problem-count impl/problem-parse impl/problem-rope tests/mutants/null"
 
-# Prints the mutated file, or says why not.
-mutate() { # MUTANT FILE
-  awk -v name="$1" '
-    FNR == NR && /^@@@$/ { part = 1; next }
-    FNR == NR && /^===$/ && part == 1 { part = 2; next }
-    FNR == NR { if (part) text[part] = text[part] $0 "\n"; next }
-    { file = file $0 "\n" }
-    END {
-      at = text[1] == "" ? 0 : index(file, text[1])
-      rest = substr(file, at + 1)
-      if (at == 0 || index(rest, text[1]) > 0) {
-        print name ": its text is " (at ? "twice" : "not") " in the file" > "/dev/stderr"
-        exit 1
-      }
-      printf "%s%s%s", substr(file, 1, at - 1), text[2], substr(file, at + length(text[1]))
-    }' "$1" "$2"
-}
-
-field() { sed -n "s/^$2: //p; /^@@@/q" "$1"; }
-
-symbol() { echo "attn_$1" | tr '/-' '__'; }
+. "$here/apply.sh"
 
 compile() { # UNIT ROOT OBJECT
   file=$1.c
@@ -50,7 +30,7 @@ compile() { # UNIT ROOT OBJECT
 link() { # DIR IMPL NAME SO
   objects=
   for unit in $units; do
-    o=$(echo "$unit" | tr / _).o
+    o=$(object "$unit").o
     if [ -f "$1/$o" ]; then objects="$objects $1/$o"; else objects="$objects $out/clean/$o"; fi
   done
   $cc $flags -shared -Wl,-z,defs -I"$src" -DIMPL="$(symbol "$2")" -DNAME="\"$3\"" -o "$4" \
@@ -60,7 +40,7 @@ link() { # DIR IMPL NAME SO
 clean() {
   mkdir -p "$out/clean"
   for unit in $units; do
-    compile "$unit" "$src" "$out/clean/$(echo "$unit" | tr / _).o" &
+    compile "$unit" "$src" "$out/clean/$(object "$unit").o" &
     wait
   done
   for impl in cpu/flash cpu/naive cpu/rope cpu/split-decode; do
@@ -84,7 +64,7 @@ one() { # MUTANT
       uses "$unit" "$file" || continue ;;
     *) continue ;;
     esac
-    compile "$unit" "$dir" "$dir/$(echo "$unit" | tr / _).o"
+    compile "$unit" "$dir" "$dir/$(object "$unit").o"
   done
   link "$dir" "$impl" "mutant/$name" "$out/$name.so"
   cp "$1" "$out/$name.mutant"
