@@ -22,7 +22,7 @@ struct zoo_row {
   char name[64], kind[128], killer[32], equivalent[160], base[32];
   char suite[32]; /* that it is run on besides those of all, or "" */
   bool clean, reached;
-  int cases, losses; /* losses: workers that hung or died in it */
+  int cases, losses;           /* losses: workers that hung or died in it */
   uint16_t killed[ZOO_CHECKS]; /* regimes in which check failed */
   int alarms[ZOO_CHECKS];      /* cases */
   char example[320];           /* problem and reason of the first death */
