@@ -136,6 +136,7 @@ enum attn_dtype attn_problem_kv_type(const struct attn_problem *p);
 size_t attn_dtype_size(enum attn_dtype t);
 const char *attn_op_name(enum attn_op op);
 const char *attn_dtype_name(enum attn_dtype t);
+const char *attn_rope_name(enum attn_rope_scaling s);
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 

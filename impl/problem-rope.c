@@ -18,6 +18,11 @@
 
 const char *const attn_rope_names[] = {"none", "linear", "ntk", "dyn", "yarn", "llama3"};
 
+const char *attn_rope_name(enum attn_rope_scaling s)
+{
+  return attn_rope_names[s];
+}
+
 /* What a scaling needs beside its factor. */
 static const struct {
   bool trained, band;

@@ -64,7 +64,7 @@ static void describe_rest(const struct attn_problem *p, char *buf, size_t len)
 void panel_attributes(const struct report *r, const struct report_view *v,
                       const struct report_panel *panel, struct attributes *a)
 {
-  static const char *const ops[] = {"forward", "backward", "decode", "append"};
+  static const char *const ops[] = {"forward", "backward", "decode", "append", "rotation"};
   static const char *const layouts[] = {"bshd", "bhsd", "packed"};
   const struct report_row *row = panel->rows[0];
   const struct attn_problem *p = &row->p;
@@ -75,7 +75,8 @@ void panel_attributes(const struct report *r, const struct report_view *v,
   snprintf(a->text[DTYPE], len, "%s", attn_dtype_name(p->dtype));
   snprintf(a->text[D], len, p->d == p->dv ? "d=%lld" : "d=%lld/%lld", (long long)p->d,
            (long long)p->dv);
-  describe_mask(p, a->text[MASK], len);
+  if (p->op != ATTN_ROPE)
+    describe_mask(p, a->text[MASK], len);
   snprintf(a->text[HEADS], len, p->hq == p->hkv ? "%lld heads" : "%lld/%lld heads",
            (long long)p->hq, (long long)p->hkv);
   describe_batch(panel, a->text[BATCH], len);

@@ -208,6 +208,17 @@ void canvas_legend(struct canvas *c, const struct report *r, const bool *used,
   fputs("plot 1/0 notitle\n", c->gp);
 }
 
+void canvas_entries(struct canvas *c, const struct legend_entry *list, int n, double top)
+{
+  struct pen pen = {LEGEND_LEFT, top + LEGEND_ROW / 2};
+  canvas_area(c, 0, top, c->width, c->height);
+  fputs("unset border\nunset tics\nunset grid\nset xrange [0:1]\nset yrange [0:1]\n", c->gp);
+  for (int i = 0; i < n; i++)
+    write_entry(c, &pen, list[i].name, list[i].color, list[i].width, list[i].dash, list[i].point,
+                0.8);
+  fputs("plot 1/0 notitle\n", c->gp);
+}
+
 /* ---- tics ----------------------------------------------------------------------------------- */
 
 /* Ways to divide an axis, from coarse to fine: values are step * base^k. */
@@ -234,6 +245,7 @@ static const struct {
     [TICS_BYTES] = {DIVISIONS(decades), format_round_bytes},
     [TICS_BINARY] = {DIVISIONS(powers_of_two), format_binary},
     [TICS_RATIO] = {DIVISIONS(ratios), format_round},
+    [TICS_TOKENS] = {DIVISIONS(powers_of_two), format_tokens},
 };
 
 /* Writes the tics from lo to hi, every so many powers; only counts them if out is NULL. */

@@ -48,6 +48,13 @@ struct legend_line {
   double width;
   int point; /* -1: none */
 };
+/* The same for lines that are no algorithms. */
+struct legend_entry {
+  const char *name, *color, *dash;
+  double width;
+  int point;
+};
+void canvas_entries(struct canvas *c, const struct legend_entry *list, int n, double top);
 #define LEGEND_ROW 24
 void canvas_legend(struct canvas *c, const struct report *r, const bool *used,
                    const struct legend_line *more, int n, double top);
@@ -67,7 +74,7 @@ int gnuplot_run(const char *gnuplot, const char *folder, const char *script, cha
                 size_t len);
 
 /* Labelled tics of a logarithmic axis from lo to hi, as fine as it takes to have four. */
-enum tics { TICS_BYTES, TICS_BINARY, TICS_RATIO };
+enum tics { TICS_BYTES, TICS_BINARY, TICS_RATIO, TICS_TOKENS };
 void canvas_tics(struct canvas *c, char axis, enum tics kind, double lo, double hi);
 
 #endif

@@ -224,7 +224,7 @@ int draw_lengths(struct report *r, const struct report_view *v, const struct fig
   struct attributes *attributes = calloc(PANELS, sizeof *attributes);
   const struct report_panel *panels[PANELS];
   int n = 0, status = list && lf && attributes ? 0 : -1;
-  for (int op = ATTN_FWD; !status && op <= ATTN_APPEND; op++)
+  for (int op = ATTN_FWD; !status && op <= ATTN_ROPE; op++)
     for (int i = 0; i < v->npanels; i++)
       if ((int)v->panels[i].rows[0]->p.op == op && drawable(f->plot, v, &v->panels[i]))
         list[n++] = &v->panels[i];

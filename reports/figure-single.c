@@ -20,7 +20,8 @@
 static bool has_speed(const struct report_panel *panel)
 {
   for (int i = 0; i < panel->nrows; i++)
-    if (report_timed(panel->rows[i]) && panel->rows[i]->tflops > 0)
+    if (panel->rows[i]->p.op != ATTN_ROPE && report_timed(panel->rows[i]) &&
+        panel->rows[i]->tflops > 0)
       return true;
   return false;
 }

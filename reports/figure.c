@@ -16,7 +16,7 @@ static const struct figure figures[] = {
      "FLOPs of the problem (unmasked pairs only) over the median time, with its 95 % interval, "
      "against the matrix product measured in the same run.",
      .plot = &plot_throughput, .draw = draw_lengths},
-    {"bandwidth", "Decode bandwidth",
+    {"bandwidth", "Bandwidth of decode and rotation",
      "Compulsory bytes over the median time, with its 95 % interval, against the copy measured in "
      "the same run.",
      .plot = &plot_bandwidth, .draw = draw_lengths},
@@ -46,6 +46,11 @@ static const struct figure figures[] = {
      "Largest error of each verified problem over its a-priori bound: a mark right of 1 is a "
      "wrong result; no error at all stands at the left edge.",
      .per_device = true, .draw = draw_error},
+    {"rotation", "Rotation at long positions",
+     "Error of the angles of rotated queries, and of the logits of rotated queries and keys, "
+     "against "
+     "fp64 from the same inputs; one column a factor of context extension.",
+     .per_device = true, .draw = draw_drift},
 };
 
 int report_figures(struct report *r, char *err, size_t errlen)

@@ -26,6 +26,8 @@ int draw_single(struct report *r, const struct report_view *v, const struct figu
                 size_t errlen);
 int draw_roofline(struct report *r, const struct report_view *v, const struct figure *f, char *err,
                   size_t errlen);
+int draw_drift(struct report *r, const struct report_view *v, const struct figure *f, char *err,
+               size_t errlen);
 int draw_error(struct report *r, const struct report_view *v, const struct figure *f, char *err,
                size_t errlen);
 

@@ -9,14 +9,20 @@
 #include "reports/format.h"
 #include "reports/lengths.h"
 
-static bool is_decode(const struct report_row *row)
+/* Bytes are what counts. */
+static bool is_of_bytes(const struct report_row *row)
 {
-  return row->p.op == ATTN_DECODE;
+  return row->p.op == ATTN_DECODE || row->p.op == ATTN_ROPE;
 }
 
-static bool is_not_decode(const struct report_row *row)
+static bool is_of_flops(const struct report_row *row)
 {
-  return row->p.op != ATTN_DECODE;
+  return !is_of_bytes(row);
+}
+
+static bool is_attention(const struct report_row *row)
+{
+  return row->p.op != ATTN_ROPE;
 }
 
 static bool is_any(const struct report_row *row)
@@ -60,7 +66,7 @@ static struct text three_digits(double x)
 const struct length_plot plot_throughput = {.ylabel = "TFLOP/s",
                                             .ylabel_small = "GFLOP/s",
                                             .axis = AXIS_LINEAR,
-                                            .wants = is_not_decode,
+                                            .wants = is_of_flops,
                                             .value = throughput,
                                             .reference = matmul_ceiling,
                                             .format = three_digits};
@@ -80,7 +86,7 @@ static bool copy_ceiling(const struct report_view *view, const struct report_row
 
 const struct length_plot plot_bandwidth = {.ylabel = "GB/s",
                                            .axis = AXIS_LINEAR,
-                                           .wants = is_decode,
+                                           .wants = is_of_bytes,
                                            .value = bandwidth,
                                            .reference = copy_ceiling,
                                            .format = three_digits};
@@ -193,7 +199,7 @@ const struct length_plot plot_memory = {.ylabel = "device memory",
                                         .axis = AXIS_BINARY,
                                         .fits_only = true,
                                         .lanes_above = true,
-                                        .wants = is_any,
+                                        .wants = is_attention,
                                         .value = peak,
                                         .thin = workspace,
                                         .thin_name = "workspace alone",

@@ -78,6 +78,11 @@ static void fill_numbers(struct report_row *row)
   row->of_copy = number(rate, "of_copy");
   row->bound_ratio = number(verify, "bound_ratio");
   row->lse_bound_ratio = number(verify, "lse_bound_ratio");
+  const json_t *rope = json_object_get(verify, "rope");
+  row->position = number(rope, "position");
+  row->angle_rms = number(rope, "angle_rms_rad");
+  row->angle_max = number(rope, "angle_max_rad");
+  row->logit_rel = number(rope, "logit_rel");
   row->compulsory_bytes = number(traffic, "compulsory_bytes");
   row->moved_bytes = moved_bytes(traffic);
   row->workspace_bytes = number(memory, "workspace_bytes");

@@ -4,6 +4,7 @@
 libattnbench_a_SOURCES += \
   reports/attributes.c \
   reports/canvas.c reports/canvas.h \
+  reports/figure-drift.c \
   reports/figure-error.c \
   reports/figure-lengths.c \
   reports/figure-roofline.c \

@@ -35,6 +35,7 @@ struct report_row {
   struct attn_problem p;
   double flops, median_s, ci_lo_s, ci_hi_s, tflops, gbps, of_matmul, of_copy;
   double bound_ratio, lse_bound_ratio;
+  double position, angle_rms, angle_max, logit_rel; /* op=rope */
   double compulsory_bytes, moved_bytes; /* moved: read, written, and written but still in L2 */
   double workspace_bytes, peak_bytes, sram_bytes;
 };

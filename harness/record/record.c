@@ -105,6 +105,16 @@ static json_t *properties_json(const struct record *r)
   return o;
 }
 
+static json_t *rope_json(const struct ref_rope_drift *x)
+{
+  json_t *o = json_object();
+  put_count(o, "position", x->position);
+  put_real(o, "angle_max_rad", x->angle_max);
+  put_real(o, "angle_rms_rad", x->angle_rms);
+  put_real(o, "logit_rel", x->logit_rel);
+  return o;
+}
+
 static json_t *verify_json(const struct record *r)
 {
   if (!r->verified && r->guards_intact < 0)
@@ -126,6 +136,8 @@ static json_t *verify_json(const struct record *r)
   for (int i = 0; i < law_count(); i++)
     put_check(checks, law_name(i), r->law[i]);
   put(o, "checks", checks);
+  if (r->problem.op == ATTN_ROPE && seen)
+    put(o, "rope", rope_json(&v->drift));
   put(o, "properties", properties_json(r));
   return o;
 }

@@ -17,6 +17,18 @@ ok $? "the page is there"
 test -s "$tmp/report/tables/results.csv"
 ok $? "so are the tables"
 
+ls "$tmp/report/figures" 2> /dev/null | grep -q rotation
+differ $? 0 "no figure of rotation without records of op=rope"
+"$ATTNBENCH" verify --device cpu --impl 'cpu/rope*' --quiet --out "$tmp/rope.jsonl" \
+  'op=rope dtype=fp32 sq=4 sk=1k..4k d=16 rope=none,linear:4,ntk:16' > /dev/null 2>&1
+is "$(grep -c '"rope":{"position":[0-9]*,"angle_max_rad":[0-9.e-]*,"angle_rms_rad":[0-9.e-]*,"logit_rel":[0-9.e-]*}' "$tmp/rope.jsonl")" 18 \
+  "records of op=rope say how far angles and logits are off"
+"$ATTNBENCH" report "$tmp/rope.jsonl" --out "$tmp/rope" > /dev/null 2>&1
+is $? 0 "they make a report"
+if command -v gnuplot > /dev/null; then
+  is "$(ls "$tmp/rope/figures" | grep -c 'rotation-.*svg')" 2 "with a figure for each implementation"
+fi
+
 printf '{"schema":1,"prob' >> "$tmp/results.jsonl"
 said=$("$ATTNBENCH" report "$tmp/results.jsonl" --out "$tmp/report" 2>&1)
 is $? 0 "a torn last line is no failure"
