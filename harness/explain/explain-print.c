@@ -151,6 +151,8 @@ static void print_run(FILE *out, const struct explained *x, const struct record 
     fprintf(out, "  %s\n", r->reason);
   if (r->status != STATUS_PASS)
     return;
+  if (isfinite(r->graph_s))
+    fprintf(out, "  graph     %s among many in a CUDA graph\n", duration(r->graph_s).s);
   print_shares(out, &b, r);
   if (m.clock_hz > 0)
     fprintf(out, "  clock     %.0f MHz inside of the run\n", m.clock_hz / 1e6);

@@ -168,7 +168,7 @@ struct stats_interval stats_process_interval(const double *x, const size_t *star
 {
   struct stats_interval ci = {NAN, NAN};
   size_t longest = 0;
-  if (processes == 1 && start[1] - start[0] < STATS_LEAST)
+  if (processes == 2 || (processes == 1 && start[1] - start[0] < STATS_LEAST))
     return ci;
   for (size_t p = 0; p < processes; p++) {
     size_t n = start[p + 1] - start[p];

@@ -32,8 +32,8 @@ struct stats_interval stats_quantile_interval(const double *x, size_t n, double 
 
 /* The same, hierarchical (Kalibera & Jones, ISMM'13): the samples of process p are x[start[p]] to
  * x[start[p+1]-1]; resamples processes, then samples inside; the statistic is the median of the
- * processes' medians. With one process it is stats_median_interval; with fewer than STATS_LEAST the
- * interval is moved apart by what a bootstrap of so few lacks. */
+ * processes' medians. With one process it is stats_median_interval; two have none; with fewer than
+ * STATS_LEAST the interval is moved apart by what a bootstrap of so few lacks. */
 struct stats_interval stats_process_interval(const double *x, const size_t *start, size_t processes,
                                              uint64_t seed);
 double stats_process_median(const double *x, const size_t *start, size_t processes);

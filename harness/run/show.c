@@ -36,6 +36,8 @@ const char *show_spread(char *buf, size_t n, const struct record *r)
   double half = 50 * (r->ci_hi_s - r->ci_lo_s) / r->median_s;
   if (half < 0.005)
     snprintf(buf, n, "<0.01%%");
+  else if (half > 100)
+    snprintf(buf, n, ">100%%");
   else
     show_number(buf, n, "%.2f%%", half);
   return buf;

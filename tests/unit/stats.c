@@ -78,6 +78,7 @@ static void few(void)
     ok(isnan(ci.lo) == (n < 6) && isnan(ci.hi) == (n < 6), "%zu samples: %s", n,
        n < 6 ? "no interval" : "an interval");
   }
+  ok(isnan(stats_process_interval(x, start, 2, 1).lo), "two processes: no interval");
   for (uint64_t t = 0; t < 400; t++) {
     for (uint64_t i = 0; i < 9; i++)
       x[i] = 20 + normal(11, 100 * t + i / 3) + 0.1 * normal(13, 100 * t + i);
