@@ -25,7 +25,9 @@ libattnbench_a_SOURCES = \
   impl/cpu/plan.h \
   impl/cpu/rope.c \
   impl/cpu/split-decode.c \
-  impl/cpu/split-decode.h \
+  impl/cpu/cascade.c \
+  impl/cpu/packed.c \
+  impl/cpu/packed.h \
   impl/dropout.h \
   impl/echo.h \
   impl/model.c \

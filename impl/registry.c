@@ -23,6 +23,7 @@ static const struct attn_impl *const builtins[] = {
     &attn_cpu_flash,
     &attn_cpu_flash_materialised,
     &attn_cpu_split_decode,
+    &attn_cpu_cascade,
     &attn_cpu_rope,
     &attn_cpu_rope_fp32,
 #ifdef HAVE_CUDA

@@ -24,6 +24,7 @@ unit_tests = \
   tests/unit/cpu-attention \
   tests/unit/cpu-bits \
   tests/unit/cpu-block \
+  tests/unit/cpu-cascade \
   tests/unit/cpu-machine \
   tests/unit/cpu-paged \
   tests/unit/cpu-rope \
@@ -119,7 +120,7 @@ plugins = tests/plugin/plain.so tests/plugin/wrong.so
 check_DATA = $(plugins)
 CLEANFILES += $(plugins)
 EXTRA_DIST += tests/plugin/attention.c
-EXTRA_DIST += tests/unit/cpu-fixture.h tests/unit/cpu-truth.h
+EXTRA_DIST += tests/unit/cpu-cache.h tests/unit/cpu-fixture.h tests/unit/cpu-truth.h
 PLUGIN_CC = $(CC) -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -I$(top_srcdir) $(CFLAGS)
 tests/plugin/plain.so: tests/plugin/attention.c
 	@$(MKDIR_P) tests/plugin

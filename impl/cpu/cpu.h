@@ -11,6 +11,7 @@ extern const struct attn_impl attn_cpu_naive;
 extern const struct attn_impl attn_cpu_flash;
 extern const struct attn_impl attn_cpu_flash_materialised;
 extern const struct attn_impl attn_cpu_split_decode;
+extern const struct attn_impl attn_cpu_cascade;
 extern const struct attn_impl attn_cpu_rope;
 extern const struct attn_impl attn_cpu_rope_fp32;
 

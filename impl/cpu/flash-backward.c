@@ -32,7 +32,7 @@ struct attn_footprint attn_flash_backward_footprint(const struct attn_problem *p
 struct attn_tiling attn_flash_tiling_k(const struct attn_problem *p, const struct attn_device *dev)
 {
   if (p->op != ATTN_BWD)
-    return (struct attn_tiling){0, 0};
+    return (struct attn_tiling){0, 0, 0};
   return attn_tile(p, dev->sram_bytes, p->sk, attn_flash_backward_footprint);
 }
 

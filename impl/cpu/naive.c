@@ -33,7 +33,7 @@ static struct attn_tiling strips(const struct attn_problem *p, size_t sram_bytes
   int64_t width = STRIP_MAX, room = (int64_t)(sram_bytes / sizeof(float));
   while (width > 8 && width * (p->sk + 3) > room)
     width /= 2;
-  return (struct attn_tiling){attn_least(p->sk, room / width - 3), width};
+  return (struct attn_tiling){attn_least(p->sk, room / width - 3), width, 0};
 }
 
 static struct attn_tiling tiling_k(const struct attn_problem *p, const struct attn_device *dev)

@@ -35,9 +35,9 @@ struct attn_tiling attn_tile(const struct attn_problem *p, size_t sram_bytes, in
     struct attn_footprint f = of(p, stream);
     int64_t rows = attn_fit(sram_bytes, &f, len);
     if (rows >= attn_least(stream, attn_round_up(len, 8)))
-      return (struct attn_tiling){rows, stream};
+      return (struct attn_tiling){rows, stream, 0};
   }
-  return (struct attn_tiling){0, 8};
+  return (struct attn_tiling){0, 8, 0};
 }
 
 /* As even as multiples of 8 can be, and no more tiles than max asks for. */
@@ -94,7 +94,7 @@ const char *attn_sram_too_small(const struct attn_problem *p, const struct attn_
 
 static int64_t length_of(const struct attn_grid *g, const struct attn_extent *seq)
 {
-  return g->keys ? seq->sk : seq->sq;
+  return (g->keys ? seq->sk : seq->sq) - g->from;
 }
 
 int64_t attn_grid_rows(const struct attn_grid *g, const struct attn_extent *seq)
@@ -128,6 +128,19 @@ int64_t attn_grid_tasks(const struct attn_plan *plan, int which)
   return g->first[plan->p.b] * g->heads;
 }
 
+struct attn_task attn_task_of(struct attn_core *core, const struct attn_plan *plan, int64_t b,
+                              int64_t h, const struct attn_args *args)
+{
+  struct attn_task t = {.seq = &plan->seq[b], .b = b, .h = h};
+  if (plan->p.nruns)
+    t.q0 = attn_index_load(core, args->cu_seqlens_q + b);
+  if (plan->p.page)
+    t.table = args->block_table + b * args->block_table_stride;
+  else if (plan->p.nruns)
+    t.k0 = attn_index_load(core, args->cu_seqlens_k + b);
+  return t;
+}
+
 struct attn_task attn_task_find(struct attn_core *core, const struct attn_plan *plan, int which,
                                 int64_t i, const struct attn_args *args)
 {
@@ -141,16 +154,11 @@ struct attn_task attn_task_find(struct attn_core *core, const struct attn_plan *
       hi = mid;
   }
   int64_t tiles = g->first[lo + 1] - g->first[lo], rank = i - g->first[lo] * g->heads;
-  struct attn_task t = {.seq = &plan->seq[lo], .b = lo, .h = rank / tiles, .tile = rank % tiles};
+  struct attn_task t = attn_task_of(core, plan, lo, rank / tiles, args);
   int64_t rows = attn_grid_rows(g, t.seq);
-  t.row = t.tile * rows;
-  t.rows = attn_least(rows, length_of(g, t.seq) - t.row);
-  if (plan->p.nruns)
-    t.q0 = attn_index_load(core, args->cu_seqlens_q + lo);
-  if (plan->p.page)
-    t.table = args->block_table + lo * args->block_table_stride;
-  else if (plan->p.nruns)
-    t.k0 = attn_index_load(core, args->cu_seqlens_k + lo);
+  t.tile = rank % tiles;
+  t.row = g->from + t.tile * rows;
+  t.rows = attn_least(rows, g->from + length_of(g, t.seq) - t.row);
   return t;
 }
 
@@ -212,10 +220,10 @@ struct attn_plan *attn_plan_create(const struct attn_problem *p, struct attn_til
   plan->group = p->hq / p->hkv;
   plan->q = q;
   plan->k = k;
-  plan->grid[ATTN_GRID_Q] = (struct attn_grid){false, p->hq, q.rows, 0, NULL};
-  plan->grid[ATTN_GRID_SPLIT] = (struct attn_grid){true, p->hq, 0, splits, NULL};
-  plan->grid[ATTN_GRID_Q_STREAM] = (struct attn_grid){false, p->hq, k.stream, 0, NULL};
-  plan->grid[ATTN_GRID_K_GROUP] = (struct attn_grid){true, p->hkv, k.stream, 0, NULL};
+  plan->grid[ATTN_GRID_Q] = (struct attn_grid){false, p->hq, q.rows, 0, 0, NULL};
+  plan->grid[ATTN_GRID_SPLIT] = (struct attn_grid){true, p->hq, 0, splits, 0, NULL};
+  plan->grid[ATTN_GRID_Q_STREAM] = (struct attn_grid){false, p->hq, k.stream, 0, 0, NULL};
+  plan->grid[ATTN_GRID_K_GROUP] = (struct attn_grid){true, p->hkv, k.stream, 0, k.from, NULL};
   int status = extents_init(plan);
   for (int i = 0; i < ATTN_GRIDS && !status; i++)
     status = grid_init(plan, &plan->grid[i]);

@@ -29,6 +29,7 @@ struct attn_grid {
   int64_t heads;  /* of the sequences */
   int64_t rows;   /* at most so many to a tile; 0: parts is given */
   int64_t parts;  /* so many tiles to a sequence */
+  int64_t from;   /* rows before it are in no tile */
   int64_t *first; /* b+1: tiles of one head of all sequences before */
 };
 
@@ -45,6 +46,7 @@ enum {
 struct attn_tiling {
   int64_t rows;   /* of the tile that stays: as many as SRAM holds */
   int64_t stream; /* of the tile that streams past it: few */
+  int64_t from;   /* first row that streams */
 };
 
 struct attn_plan {
@@ -149,7 +151,10 @@ int64_t attn_grid_rows(const struct attn_grid *g, const struct attn_extent *seq)
 /* Finds a task; reads where its sequence starts from HBM if the batch is ragged. */
 struct attn_task attn_task_find(struct attn_core *core, const struct attn_plan *plan, int which,
                                 int64_t i, const struct attn_args *args);
-/* Bytes that attn_task_find reads. */
+/* Head h of sequence b, all of it and no tile. */
+struct attn_task attn_task_of(struct attn_core *core, const struct attn_plan *plan, int64_t b,
+                              int64_t h, const struct attn_args *args);
+/* Bytes that attn_task_find reads, and attn_task_of. */
 double attn_task_bytes(const struct attn_problem *p);
 /* Reads what the keys and values of key head h of an e4m3 cache are multiplied by; and its bytes.
  */

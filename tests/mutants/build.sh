@@ -15,7 +15,7 @@ here=$src/tests/mutants
 cc=${CC:-cc}
 flags="-std=gnu11 -O1 -fPIC -fvisibility=hidden -w"
 units="impl/cpu/block impl/cpu/flash impl/cpu/flash-backward impl/cpu/gradient impl/cpu/materialise
-  impl/cpu/materialise-backward impl/cpu/naive impl/cpu/plan impl/cpu/rope
+  impl/cpu/materialise-backward impl/cpu/naive impl/cpu/plan impl/cpu/rope impl/cpu/packed impl/cpu/cascade
   impl/cpu/split-decode impl/problem impl/problem-count impl/problem-parse impl/problem-rope tests/mutants/null"
 
 . "$here/apply.sh"
@@ -43,7 +43,7 @@ clean() {
     compile "$unit" "$src" "$out/clean/$(object "$unit").o" &
     wait
   done
-  for impl in cpu/flash cpu/naive cpu/rope cpu/split-decode; do
+  for impl in cpu/flash cpu/naive cpu/rope cpu/split-decode cpu/cascade; do
     base=${impl#cpu/}
     link "$out/clean" $impl "clean/$base" "$out/clean-$base.so"
     printf 'impl: %s\nkind: none\nkills: none\n' $impl > "$out/clean-$base.mutant"
