@@ -12,7 +12,7 @@
 
 #include "harness/cli/zoo.h"
 
-#define SEVERAL 28 /* mutants in one group, beside the clean builds */
+#define SEVERAL 24 /* mutants to a group of cases, beside the clean builds */
 #define SRAM 20480 /* so small that short sequences make several tiles */
 #define LARGE_TIMEOUT 120
 
