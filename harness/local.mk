@@ -111,6 +111,7 @@ libattnbench_a_SOURCES += \
   harness/serve/scenario-memory.c \
   harness/serve/scenario-prefill.c \
   harness/serve/scenario-replay.c \
+  harness/serve/scenario-rope.c \
   harness/serve/serve.c harness/serve/serve.h harness/serve/serve-parts.h \
   harness/serve/serve-record.c \
   harness/serve/serve-replay.c \

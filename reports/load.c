@@ -14,6 +14,7 @@
 
 #include "harness/record/store.h"
 #include "reports/model.h"
+#include "reports/serving.h"
 
 struct loading {
   struct report *r;
@@ -147,6 +148,8 @@ static int take(json_t *j, int line, void *ctx)
     return 0;
   }
   f->records++;
+  if (json_is_object(json_object_get(j, "serve")))
+    return find_device(l->r, l->file, json_object_get(j, "device")) < 0 ? -1 : serving_add(l->r, j);
   return add_row(l->r, l->file, line, j, status);
 }
 
@@ -259,7 +262,7 @@ int report_load(struct report *r, const char *const *files, int nfiles, char *er
     if (load_file(r, i, err, errlen))
       return -1;
   }
-  if (!r->nloaded) {
+  if (!r->nloaded && !r->nserving) {
     say_empty(r, err, errlen);
     return -1;
   }
@@ -272,6 +275,7 @@ int report_load(struct report *r, const char *const *files, int nfiles, char *er
 
 void report_free(struct report *r)
 {
+  serving_free(r);
   for (int i = 0; i < r->nloaded; i++)
     json_decref(r->rows[i].json);
   for (int i = 0; i < r->nviews; i++) {

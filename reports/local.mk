@@ -8,6 +8,9 @@ libattnbench_a_SOURCES += \
   reports/figure-error.c \
   reports/figure-lengths.c \
   reports/figure-roofline.c \
+  reports/figure-serving-bars.c \
+  reports/figure-serving-prefill.c \
+  reports/figure-serving-replay.c \
   reports/figure-single.c \
   reports/figure.c reports/figure.h \
   reports/fit.c \
@@ -21,10 +24,12 @@ libattnbench_a_SOURCES += \
   reports/page-words.c \
   reports/page.c reports/page.h \
   reports/report.c reports/report.h \
+  reports/serving.c reports/serving.h \
   reports/svg.c \
   reports/table-devices.c \
   reports/table-fits.c \
   reports/table-results.c \
+  reports/table-serving.c \
   reports/table-summary.c \
   reports/table-throughput.c \
   reports/table-training.c \

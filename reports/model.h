@@ -85,6 +85,8 @@ struct report {
   int nviews;
   struct report_figure *figures;
   int nfigures;
+  struct report_serving *serving; /* serving.h: no rows, they have no problem to be compared in */
+  int nserving;
   struct report_summary summary;
   const char *outdir;
   const char *gnuplot; /* NULL: there is none */

@@ -8,10 +8,22 @@
 #include <string.h>
 
 #include "reports/page.h"
+#include "reports/serving.h"
 
-static const char *text_of(const struct report_row *row, const char *object, const char *name)
+/* Record i of all: rows, then serving records. */
+static const json_t *record_at(const struct report *r, int i)
 {
-  const json_t *o = *object ? json_object_get(row->json, object) : row->json;
+  return i < r->nrows ? r->rows[i].json : r->serving[i - r->nrows].json;
+}
+
+static int records_of(const struct report *r)
+{
+  return r->nrows + r->nserving;
+}
+
+static const char *text_of(const json_t *record, const char *object, const char *name)
+{
+  const json_t *o = *object ? json_object_get(record, object) : record;
   const char *s = json_string_value(json_object_get(o, name));
   return s ? s : "";
 }
@@ -21,11 +33,11 @@ static void distinct_texts(const struct report *r, const char *object, const cha
                            size_t len)
 {
   buf[0] = '\0';
-  for (int i = 0; i < r->nrows; i++) {
-    const char *s = text_of(&r->rows[i], object, name);
+  for (int i = 0; i < records_of(r); i++) {
+    const char *s = text_of(record_at(r, i), object, name);
     bool seen = !*s;
     for (int k = 0; k < i && !seen; k++)
-      seen = !strcmp(s, text_of(&r->rows[k], object, name));
+      seen = !strcmp(s, text_of(record_at(r, k), object, name));
     size_t n = strlen(buf);
     if (!seen)
       snprintf(buf + n, len - n, "%s%s", n ? ", " : "", s);
@@ -44,9 +56,9 @@ static void item(FILE *out, const char *term, const char *text)
 /* "2026-11-29T10:00:00Z to ...": ISO 8601 sorts as text. */
 static void dates(const struct report *r, char *buf, size_t len)
 {
-  const char *from = r->rows[0].time_utc, *to = from;
-  for (int i = 1; i < r->nrows; i++) {
-    const char *t = r->rows[i].time_utc;
+  const char *from = text_of(record_at(r, 0), "", "time_utc"), *to = from;
+  for (int i = 1; i < records_of(r); i++) {
+    const char *t = text_of(record_at(r, i), "", "time_utc");
     from = strcmp(t, from) < 0 ? t : from;
     to = strcmp(t, to) > 0 ? t : to;
   }
@@ -78,6 +90,9 @@ static void verdict(const struct report *r, FILE *out)
   const char *comma = "";
   for (int i = 0; i < r->nrows; i++)
     counts[r->rows[i].status]++;
+  for (int i = 0; i < r->nserving; i++)
+    if (!r->serving[i].superseded)
+      counts[r->serving[i].pass ? STATUS_PASS : STATUS_FAIL]++;
   fputs("<p class=\"verdict\">", out);
   for (int s = 0; s < REPORT_STATUSES; s++)
     if (counts[s] || s == STATUS_PASS || s == STATUS_FAIL) {
@@ -162,7 +177,7 @@ static const struct method_note notes[] = {
 static bool any_has(const struct report *r, const struct method_note *note)
 {
   for (int i = 0; i < r->nrows; i++)
-    if (!strcmp(text_of(&r->rows[i], note->object, note->name), note->value))
+    if (!strcmp(text_of(r->rows[i].json, note->object, note->name), note->value))
       return true;
   return false;
 }

@@ -117,7 +117,9 @@ static int put_body(const struct report *r, FILE *out, char *err, size_t errlen)
 {
   fputs(head, out);
   page_heading(r, out);
-  if (put_table(r, "summary", out) || put_table(r, "devices", out) || put_table(r, "results", out))
+  if (put_table(r, "summary", out) || put_table(r, "devices", out) ||
+      put_table(r, "results", out) || put_table(r, "serving", out) ||
+      put_table(r, "serving-rope", out))
     return -1;
   if (r->nfigures)
     fputs("<h2 id=\"figures\">Figures</h2>\n", out);

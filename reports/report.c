@@ -11,12 +11,13 @@
 #include "reports/canvas.h"
 #include "reports/figure.h"
 #include "reports/report.h"
+#include "reports/serving.h"
 #include "reports/tables.h"
 
 const struct table_kind table_kinds[] = {
     {"summary", table_summary},   {"devices", table_devices}, {"throughput", table_throughput},
     {"training", table_training}, {"results", table_results}, {"fits", table_fits},
-    {"reasons", table_reasons},
+    {"reasons", table_reasons},   {"serving", table_serving}, {"serving-rope", table_serving_rope},
 };
 const int table_kinds_count = sizeof table_kinds / sizeof *table_kinds;
 
@@ -81,7 +82,7 @@ int report_write(const char *const *files, int nfiles, const char *outdir,
   snprintf(err, errlen, "report: out of memory"); /* what a failure without words is */
   status = report_views(&r) || make_folders(outdir, err, errlen) || save_tables(&r, err, errlen);
   if (!status && r.gnuplot)
-    status = report_figures(&r, err, errlen);
+    status = report_figures(&r, err, errlen) || serving_figures(&r, err, errlen);
   else if (!status)
     snprintf(r.summary.note, sizeof r.summary.note,
              "no figures: gnuplot is missing; install it (Debian, Ubuntu: gnuplot-nox) and run the "

@@ -14,6 +14,8 @@ struct table *table_throughput(const struct report *r);
 struct table *table_training(const struct report *r);
 struct table *table_results(const struct report *r);
 struct table *table_fits(const struct report *r);
+struct table *table_serving(const struct report *r);
+struct table *table_serving_rope(const struct report *r);
 
 /* All of them, in order of the page. */
 struct table_kind {

@@ -61,7 +61,7 @@ static int serve(struct options *o)
 }
 
 const struct command cmd_serve = {
-    "serve", "[options] [replay|prefill|heads|memory|fork]",
+    "serve", "[options] [replay|prefill|heads|memory|fork|rope]",
     "Runs a decoder with random weights on a paged KV cache: time to first token, tokens/s, and "
     "how many sequences fit.\n"
     "replay   a trace, with the prefix cache off and on (default)\n"
@@ -69,5 +69,6 @@ const struct command cmd_serve = {
     "heads    MHA, GQA and MQA heads of one model\n"
     "memory   KV memory wasted, contiguous against paged\n"
     "fork     a prompt forked 8 ways: what it adds to the cache\n"
+    "rope     contexts of 4, 16 and 32 times the trained length with each scaling of RoPE\n"
     "Exit: 0 done, 1 a check failed, 2 bad input, 3 no device or no room, 130 interrupted.",
     OPT_SERVE, serve};

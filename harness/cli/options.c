@@ -192,7 +192,7 @@ NUMBER(set_context, serve.context, int64_t, 1, 16777216)
 NUMBER(set_kv_memory, serve.kv_memory, double, 1, 1e15)
 NUMBER(set_budget, serve.budget, int64_t, 1, 1048576)
 NUMBER(set_batch, serve.batch, int64_t, 1, 65536)
-NUMBER(set_repeat, serve.repeat, int64_t, 1, 10000)
+NUMBER(set_repeat, serve.repeat, int64_t, 1, 1000)
 FLAG(set_contiguous, o->serve.contiguous = true)
 
 static int set_prefix(struct options *o, const char *value)

@@ -20,6 +20,7 @@ static const double shares[] = {0, 0.25, 0.5, 0.75, 0.9, 0.99};
 
 struct point {
   int64_t length, cached; /* cached: by the cache's count */
+  double share;           /* that was asked for */
   struct quantity ttft;
   double part[TTFT_PARTS], gemm, attention; /* gemm, attention: predicted */
 };
@@ -81,6 +82,7 @@ static int emit(struct serve *s, const struct setting *x, const struct point *p)
   serve_put(predicted, "total", p->gemm + p->attention);
   serve_put(serve, "prompt_tokens", (double)p->length);
   serve_put(serve, "cached_tokens", (double)p->cached);
+  serve_put(serve, "asked_share", p->share);
   serve_put(serve, "cached_share", (double)p->cached / (double)p->length);
   serve_json_quantity(serve, "ttft_s", &p->ttft);
   json_object_set_new(serve, "ttft_parts_s", parts);
@@ -102,9 +104,10 @@ static int64_t cached_of(const struct serve *s, int64_t length, size_t k)
   return (int64_t)(shares[k] * (double)length) / s->o->page * s->o->page;
 }
 
-static int one(struct serve *s, struct setting *x, int64_t length, int64_t cached)
+static int one(struct serve *s, struct setting *x, int64_t length, size_t k)
 {
-  struct point p = {.length = length};
+  int64_t cached = cached_of(s, length, k);
+  struct point p = {.length = length, .share = shares[k]};
   struct trace t = {0};
   struct outcome out = {0};
   struct setting alone = *x;
@@ -140,7 +143,7 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
   for (int i = 0; !status && i < n; i++)
     for (size_t k = 0; !status && k < SHARES && !s->sum->interrupted; k++)
       if (!k || cached_of(s, length[i], k) > cached_of(s, length[i], k - 1))
-        status = one(s, x, length[i], cached_of(s, length[i], k));
+        status = one(s, x, length[i], k);
   return status;
 }
 

@@ -87,6 +87,9 @@ void serve_json_quantity(json_t *serve, const char *name, const struct quantity 
 void serve_put(json_t *serve, const char *name, double x); /* NaN: null */
 /* Writes the record; takes serve over. problem: the largest attention of the scenario. */
 int serve_emit(struct serve *s, const struct setting *x, int64_t first, int64_t n, json_t *serve);
+/* The same of a problem and an implementation of the scenario's own. */
+int serve_emit_problem(struct serve *s, const struct setting *x, const struct attn_problem *p,
+                       const struct attn_impl *impl, json_t *serve);
 
 /* Scenarios. */
 int scenario_replay(struct serve *s);
@@ -94,6 +97,7 @@ int scenario_prefill(struct serve *s);
 int scenario_heads(struct serve *s);
 int scenario_memory(struct serve *s);
 int scenario_fork(struct serve *s);
+int scenario_rope(struct serve *s);
 
 /* serve-trace.c: --trace, or conversations made from the seed. */
 int serve_trace(struct serve *s, struct trace *t, const char **name);

@@ -111,21 +111,31 @@ void serve_json_outcome(json_t *serve, const struct outcome *out)
   serve_put(serve, "hash_collisions", (double)out->collisions);
 }
 
+/* A scenario that computes no logits has none to check; what should be a number and is none counts
+ * as infinite. */
 static bool sound(const struct setting *x)
 {
-  return x->logit_error <= LOGIT_BOUND;
+  return isnan(x->logit_error) || x->logit_error <= LOGIT_BOUND;
 }
 
 int serve_emit(struct serve *s, const struct setting *x, int64_t first, int64_t n, json_t *serve)
 {
+  struct attn_problem p;
+  decoder_problem(&x->d, x->dtype, first, n, &p);
+  return serve_emit_problem(s, x, &p, x->d.prefill, serve);
+}
+
+int serve_emit_problem(struct serve *s, const struct setting *x, const struct attn_problem *p,
+                       const struct attn_impl *impl, json_t *serve)
+{
   struct record r;
   int status = ATTN_OK;
   record_init(&r);
-  decoder_problem(&x->d, x->dtype, first, n, &r.problem);
+  r.problem = *p;
   snprintf(r.run_id, sizeof r.run_id, "%s", s->run_id);
   snprintf(r.suite, sizeof r.suite, "serve");
-  snprintf(r.impl, sizeof r.impl, "%s", x->d.prefill->name);
-  snprintf(r.provenance, sizeof r.provenance, "%s", x->d.prefill->provenance);
+  snprintf(r.impl, sizeof r.impl, "%s", impl->name);
+  snprintf(r.provenance, sizeof r.provenance, "%s", impl->provenance);
   r.seed = s->o->seed;
   r.status = sound(x) ? STATUS_PASS : STATUS_FAIL;
   if (!sound(x))

@@ -20,6 +20,7 @@ static const struct scenario {
     {"prefill", "TTFT by prompt length and cached share", scenario_prefill},
     {"heads", "MHA, GQA and MQA heads of one model", scenario_heads},
     {"memory", "KV memory wasted, contiguous against paged", scenario_memory},
+    {"rope", "contexts beyond the trained length, with each scaling", scenario_rope},
     {"fork", "a prompt forked 8 ways: what it adds to the cache", scenario_fork},
 };
 #define SCENARIOS (sizeof scenarios / sizeof *scenarios)

@@ -56,6 +56,27 @@ is $? 0 "an Azure trace to its end"
 "$ATTNBENCH" serve --trace "$traces/azure.csv" --layers 1 --contiguous --impl cpu/naive,cpu/split-decode --quiet
 is $? 0 "contiguous, with naive attention and split decode"
 
+# Every scenario's records become a page, tables and figures.
+for words in "prefill --lengths 64,128 --repeat 2" "heads --lengths 64 --repeat 1 --batch 4" \
+  "memory --trace $traces/azure.csv" "fork --lengths 100" "rope --context 128"; do
+  # shellcheck disable=SC2086
+  out=$("$ATTNBENCH" serve $words --layers 1 --out "$tmp/records")
+  is $? 0 "serve $words"
+  case $words in
+    rope*) has "$out" "as it should" "the heads find what each scaling keeps" ;;
+    fork*) has "$out" " 0 " "forking adds no KV bytes" ;;
+  esac
+done
+"$ATTNBENCH" report "$tmp/records" --out "$tmp/report" > /dev/null
+is $? 0 "a report of nothing but serving records"
+has "$(cat "$tmp/report/tables/serving.md")" "mooncake" "its table has the trace"
+has "$(cat "$tmp/report/tables/serving-rope.md")" "yarn:32" "and the scalings"
+if [ -n "$(command -v gnuplot)" ]; then
+  for name in prefill replay memory heads fork; do
+    ok "$(test -s "$tmp/report/figures/serve-$name.svg"; echo $?)" "figure serve-$name"
+  done
+fi
+
 # An interrupt: the records hold what was measured.
 rm -f "$tmp/records"
 "$ATTNBENCH" serve --rate 0.001 --requests 3 --layers 1 --quiet --out "$tmp/records" 2> "$tmp/err" &

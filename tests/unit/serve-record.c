@@ -53,6 +53,7 @@ int main(void)
   scenario("heads --lengths 64 --repeat 2 --batch 4 --layers 1", 3);
   scenario("memory", 1);
   scenario("fork --lengths 100 --layers 1", 1);
+  scenario("rope --context 256 --layers 1", 18);
   json_decref(schema);
   return done_testing();
 }

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * figure-serving-prefill.c - TTFT of one prompt over its length, a line a cached share, with the
+ * prediction dashed beside it.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "reports/format.h"
+#include "reports/serving.h"
+
+static const double shares[] = {0, 0.25, 0.5, 0.75, 0.9, 0.99};
+#define SHARES ((int)(sizeof shares / sizeof *shares))
+
+/* The share that was asked for: whole pages leave a little less. */
+static int share_of(const json_t *serve)
+{
+  double x = serving_number(serve, "asked_share");
+  int best = 0;
+  for (int i = 1; i < SHARES; i++)
+    if (fabs(x - shares[i]) < fabs(x - shares[best]))
+      best = i;
+  return best;
+}
+
+static int write_share(struct canvas *c, const struct report *r, const char *name, int share)
+{
+  const struct report_serving *s;
+  char own[256], what[64];
+  int n = 0;
+  snprintf(what, sizeof what, "%.0f %% cached", 100 * shares[share]);
+  canvas_block(c, what, "tokens ttft_ms lo hi predicted_ms");
+  for (int i = 0; (s = serving_nth(r, "prefill", i)); i++) {
+    serving_name(s, own, sizeof own);
+    if (strcmp(own, name) || share_of(s->serve) != share)
+      continue;
+    canvas_number(c, serving_number(s->serve, "prompt_tokens"));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", "median"));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", "ci_lo"));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", "ci_hi"));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "predicted_s", "total"));
+    fputc('\n', c->dat);
+    n++;
+  }
+  return n;
+}
+
+static struct table *values_of(const struct report *r, const char *name)
+{
+  static const struct table_column columns[] = {
+      {"Prompt", "prompt_tokens", 'r'}, {"Cached", "cached_tokens", 'r'},  {"TTFT", "ttft_s", 'r'},
+      {"GEMM", "gemm_s", 'r'},          {"Attention", "attention_s", 'r'}, {"Rest", "other_s", 'r'},
+      {"Predicted", "predicted_s", 'r'}};
+  struct table *t = table_new("serve-prefill", "TTFT by cached share", "", columns, 7);
+  const struct report_serving *s;
+  char own[256];
+  for (int i = 0; t && (s = serving_nth(r, "prefill", i)); i++) {
+    const json_t *v = s->serve;
+    serving_name(s, own, sizeof own);
+    if (strcmp(own, name))
+      continue;
+    double x[7] = {serving_number(v, "prompt_tokens"),
+                   serving_number(v, "cached_tokens"),
+                   serving_inner(v, "ttft_s", "median"),
+                   serving_inner(v, "ttft_parts_s", "gemm"),
+                   serving_inner(v, "ttft_parts_s", "attention"),
+                   serving_inner(v, "ttft_parts_s", "other"),
+                   serving_inner(v, "predicted_s", "total")};
+    table_row(t);
+    for (int k = 0; k < 7; k++)
+      table_number(t, k, x[k], k < 2 ? format_exact(x[k]).s : format_seconds(x[k]).s);
+  }
+  return t;
+}
+
+/* The curves, each with its prediction. */
+static void plot(struct canvas *c, const struct report *r, const char *name)
+{
+  int drawn = 0;
+  for (int k = 0; k < SHARES; k++) {
+    if (!write_share(c, r, name, k))
+      continue;
+    const struct style *style = style_at(k);
+    fprintf(c->gp,
+            "%s '%s.dat' index %d using 1:2:3:4 with yerrorlines lw 1.8 lc rgb '%s' pt %d ps 0.8 "
+            "title '%.0f %% cached', \\\n '' index %d using 1:5 with lines lw 1.2 dt (4,3) lc rgb "
+            "'%s' notitle",
+            drawn++ ? ", \\\n" : "plot", c->stem, c->blocks - 1, style->color, style->point,
+            100 * shares[k], c->blocks - 1, style->color);
+  }
+  fputs(", \\\n 1/0 with lines lw 1.2 dt (4,3) lc rgb '" CANVAS_GREY "' title 'predicted'\n",
+        c->gp);
+}
+
+static int draw(struct report *r, const char *name, int number, char *err, size_t errlen)
+{
+  struct canvas c;
+  char stem[40];
+  snprintf(stem, sizeof stem, number ? "serve-prefill-%d" : "serve-prefill", number + 1);
+  if (serving_open(&c, r, stem, "Time to first token by cached prefix", name, 900, 520, err,
+                   errlen))
+    return -1;
+  canvas_area(&c, 90, 70, 690, 460);
+  fputs("set logscale x 2\nset logscale y 10\nset xtics auto\nset ytics auto\nset format y '%g'\n"
+        "set xlabel 'prompt tokens' offset 0,0.3\nset key at screen 0.98, 0.86 right top reverse "
+        "Left spacing 1.3\nset offsets graph 0.03, graph 0.03, 0, 0\n",
+        c.gp);
+  canvas_ylabel(&c, "TTFT (ms)", 90, 70, 460);
+  plot(&c, r, name);
+  return serving_close(&c, r, "Time to first token by cached prefix",
+                       "Median over repetitions with its 95 % interval, one prompt alone; dashed: "
+                       "what FLOPs and bytes allow at the ceilings measured in the same run.",
+                       values_of(r, name), err, errlen);
+}
+
+int draw_serving_prefill(struct report *r, char *err, size_t errlen)
+{
+  const struct report_serving *s, *before;
+  int number = 0, status = 0;
+  for (int i = 0; !status && (s = serving_nth(r, "prefill", i)); i++) {
+    char name[256], other[256];
+    bool drawn = false;
+    serving_name(s, name, sizeof name);
+    for (int k = 0; k < i && (before = serving_nth(r, "prefill", k)); k++) {
+      serving_name(before, other, sizeof other);
+      drawn |= !strcmp(name, other);
+    }
+    if (!drawn)
+      status = draw(r, name, number++, err, errlen);
+  }
+  return status;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * figure-serving-replay.c - TTFT of a trace's requests, median and 99th percentile, with the prefix
+ * cache and without: a dot plot, a line a run.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "reports/format.h"
+#include "reports/serving.h"
+#include "reports/tables.h"
+
+#define LINE 30
+#define HEAD 84
+#define FOOT 60
+
+static bool cached(const struct report_serving *s)
+{
+  return json_is_true(json_object_get(s->serve, "prefix_cache"));
+}
+
+static void write_block(struct canvas *c, const struct report *r, bool with, const char *median,
+                        const char *lo, const char *hi)
+{
+  const struct report_serving *s;
+  canvas_block(c, with ? "with the prefix cache" : "without", "ttft_ms lo hi line");
+  for (int i = 0; (s = serving_nth(r, "replay", i)); i++) {
+    if (cached(s) != with)
+      continue;
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", median));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", lo));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", hi));
+    fprintf(c->dat, "%d\n", i);
+  }
+}
+
+static int write_lines(struct canvas *c, const struct report *r)
+{
+  const struct report_serving *s;
+  int n = 0;
+  fputs("set ytics (", c->gp);
+  for (; (s = serving_nth(r, "replay", n)); n++) {
+    char name[200], trace[120], text[400];
+    serving_name(s, name, sizeof name);
+    serving_trace(s, trace, sizeof trace);
+    snprintf(text, sizeof text, "%s; %s, cache %s", trace, name, cached(s) ? "on" : "off");
+    fputs(n ? ", " : "", c->gp);
+    canvas_quote(c->gp, text);
+    fprintf(c->gp, " %d", n);
+  }
+  fputs(") font ',11'\n", c->gp);
+  return n;
+}
+
+static void plot(struct canvas *c, const struct report *r)
+{
+  static const struct {
+    const char *median, *lo, *hi, *name;
+    bool with;
+    int style, point;
+  } sets[] = {{"median", "ci_lo", "ci_hi", "p50, cache off", false, 1, 7},
+              {"p99", "p99_lo", "p99_hi", "p99, cache off", false, 1, 6},
+              {"median", "ci_lo", "ci_hi", "p50, cache on", true, 0, 7},
+              {"p99", "p99_lo", "p99_hi", "p99, cache on", true, 0, 6}};
+  for (int k = 0; k < 4; k++) {
+    write_block(c, r, sets[k].with, sets[k].median, sets[k].lo, sets[k].hi);
+    fprintf(c->gp,
+            "%s '%s.dat' index %d using ($2>0?$1:NaN):4:2:3 with xerrorbars lw 1.2 lc rgb '%s' pt "
+            "%d ps 1 title "
+            "'%s', \\\n '' index %d using 1:4 with points lc rgb '%s' pt %d ps 1 notitle",
+            k ? ", \\\n" : "plot", c->stem, k, style_at(sets[k].style)->color, sets[k].point,
+            sets[k].name, k, style_at(sets[k].style)->color, sets[k].point);
+  }
+  fputc('\n', c->gp);
+}
+
+int draw_serving_replay(struct report *r, char *err, size_t errlen)
+{
+  struct canvas c;
+  int n = 0;
+  while (serving_nth(r, "replay", n))
+    n++;
+  if (!n)
+    return 0;
+  int bottom = HEAD + LINE * n;
+  if (serving_open(&c, r, "serve-replay", "Time to first token of a trace's requests", "", 1000,
+                   bottom + FOOT, err, errlen))
+    return -1;
+  canvas_area(&c, 430, HEAD, 970, bottom);
+  fprintf(
+      c.gp,
+      "set logscale x 10\nset xtics auto\nset format x '%%g'\nset yrange [%d.5:-0.5]\nset xlabel "
+      "'TTFT (ms)' offset 0,0.3\nset key at screen 0.97, %.4f right center horizontal samplen "
+      "1\n",
+      n - 1, 1 - 62.0 / (bottom + FOOT));
+  write_lines(&c, r);
+  plot(&c, r);
+  return serving_close(&c, r, "Time to first token of a trace's requests",
+                       "Arrival to first token, open loop: median and 99th percentile with 95 % "
+                       "bootstrap intervals where there are values enough.",
+                       table_serving(r), err, errlen);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * serving.c - serving records into a report.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reports/serving.h"
+
+double serving_number(const json_t *o, const char *name)
+{
+  const json_t *j = json_object_get(o, name);
+  return json_is_number(j) ? json_number_value(j) : NAN;
+}
+
+const char *serving_text(const json_t *o, const char *name)
+{
+  const char *s = json_string_value(json_object_get(o, name));
+  return s ? s : "";
+}
+
+double serving_inner(const json_t *serve, const char *object, const char *name)
+{
+  return serving_number(json_object_get(serve, object), name);
+}
+
+/* What tells measurements apart; the rest is what was measured. */
+static bool same(const json_t *a, const json_t *b)
+{
+  static const char *const names[] = {
+      "scenario",    "model",         "layers",        "decode_impl",  "rope",      "contiguous",
+      "page_tokens", "pages",         "budget_tokens", "batch",        "trace",     "prefix_cache",
+      "rate",        "prompt_tokens", "requests",      "cached_share", "max_length"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const json_t *x = json_object_get(a, names[i]), *y = json_object_get(b, names[i]);
+    if (!x != !y || (x && !json_equal(x, y)))
+      return false;
+  }
+  return true;
+}
+
+static bool same_record(const json_t *a, const json_t *b)
+{
+  return !strcmp(serving_text(a, "impl"), serving_text(b, "impl")) &&
+         !strcmp(serving_text(json_object_get(a, "device"), "name"),
+                 serving_text(json_object_get(b, "device"), "name")) &&
+         same(json_object_get(a, "serve"), json_object_get(b, "serve"));
+}
+
+int serving_add(struct report *r, json_t *record)
+{
+  for (int i = 0; i < r->nserving; i++)
+    r->serving[i].superseded |= same_record(r->serving[i].json, record);
+  struct report_serving *list = report_grow(r->serving, &r->nserving, sizeof *list);
+  if (!list)
+    return -1;
+  r->serving = list;
+  struct report_serving *s = &list[r->nserving - 1];
+  s->json = json_incref(record);
+  s->serve = json_object_get(record, "serve");
+  s->scenario = serving_text(s->serve, "scenario");
+  s->model = serving_text(s->serve, "model");
+  s->pass = !strcmp(serving_text(record, "status"), "pass");
+  return 0;
+}
+
+void serving_free(struct report *r)
+{
+  for (int i = 0; i < r->nserving; i++)
+    json_decref(r->serving[i].json);
+  free(r->serving);
+}
+
+const struct report_serving *serving_nth(const struct report *r, const char *scenario, int i)
+{
+  for (int k = 0; k < r->nserving; k++)
+    if (r->serving[k].pass && !r->serving[k].superseded &&
+        !strcmp(r->serving[k].scenario, scenario) && !i--)
+      return &r->serving[k];
+  return NULL;
+}
+
+void serving_name(const struct report_serving *s, char *buf, size_t len)
+{
+  const char *prefill = serving_text(s->json, "impl"),
+             *decode = serving_text(s->serve, "decode_impl");
+  double layers = serving_number(s->serve, "layers");
+  snprintf(buf, len, "%s, %.0f layer%s, %s%s%s%s", s->model, layers, layers == 1 ? "" : "s",
+           prefill, strcmp(prefill, decode) ? " and " : "", strcmp(prefill, decode) ? decode : "",
+           json_is_true(json_object_get(s->serve, "contiguous")) ? ", contiguous" : "");
+}
+
+void serving_trace(const struct report_serving *s, char *buf, size_t len)
+{
+  const char *trace = serving_text(s->serve, "trace"), *slash = strrchr(trace, '/');
+  snprintf(buf, len, "%s", slash ? slash + 1 : trace);
+  char *dot = strrchr(buf, '.');
+  if (dot && dot != buf)
+    *dot = '\0';
+}
+
+int serving_open(struct canvas *c, const struct report *r, const char *stem, const char *title,
+                 const char *subtitle, int width, int height, char *err, size_t errlen)
+{
+  char device[256] = "";
+  if (r->nserving)
+    snprintf(device, sizeof device, "%s · %.180s", title,
+             serving_text(json_object_get(r->serving[0].json, "device"), "name"));
+  if (!canvas_open(c, r, stem, device, subtitle, width, height))
+    return 0;
+  snprintf(err, errlen, "%s/figures/%s.gp: cannot write: %s", r->outdir, stem, strerror(errno));
+  return -1;
+}
+
+int serving_close(struct canvas *c, struct report *r, const char *title, const char *caption,
+                  struct table *values, char *err, size_t errlen)
+{
+  struct report_figure *list = report_grow(r->figures, &r->nfigures, sizeof *list);
+  if (!list) {
+    table_free(values);
+    snprintf(err, errlen, "report: out of memory");
+    return -1;
+  }
+  r->figures = list;
+  struct report_figure *out = &list[r->nfigures - 1];
+  out->values = values;
+  snprintf(out->title, sizeof out->title, "%s", title);
+  snprintf(out->caption, sizeof out->caption, "%s", caption);
+  return canvas_close(c, r, out, err, errlen);
+}
+
+int serving_figures(struct report *r, char *err, size_t errlen)
+{
+  static int (*const draw[])(struct report * r, char *err, size_t errlen) = {
+      draw_serving_prefill, draw_serving_replay, draw_serving_memory, draw_serving_heads,
+      draw_serving_fork};
+  int status = 0;
+  for (size_t i = 0; !status && i < sizeof draw / sizeof *draw; i++)
+    status = draw[i](r, err, errlen);
+  return status;
+}
