@@ -32,7 +32,8 @@
 #define LOGIT 4      /* of a perfect match, in units of ln(context) */
 #define RUNS 6       /* for the time */
 #define TRAINED 1024 /* unless --context says otherwise, or the model has less */
-#define CHECKED 64   /* rows whose angles are checked */
+#define TRAINED_LEAST 256
+#define CHECKED 64 /* rows whose angles are checked */
 
 static const struct scaling {
   const char *rope; /* as --rope; %d is the extension */
@@ -246,6 +247,11 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
   double slowest = pow(x->d.model.rope_theta, -(double)(D - 2) / D);
   double most = FAR_MOST / slowest / extensions[sizeof extensions / sizeof *extensions - 1];
   trained = s->o->context ? s->o->context : trained;
+  if (trained < TRAINED_LEAST)
+    return serve_fail(s, ATTN_EINVAL,
+                      "--context %lld: NTK leaves the pairs that see the end of so short a context "
+                      "nearly as they are, so no head can tell: give at least %d",
+                      (long long)trained, TRAINED_LEAST);
   if ((double)trained > most)
     return serve_fail(
         s, ATTN_EINVAL,

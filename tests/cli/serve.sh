@@ -39,6 +39,8 @@ bad "only pages can be shared" --contiguous --prefix on
 bad "--rate" --rate 0
 bad "--prefix" --prefix maybe
 bad "rope" --rope pony:4
+bad "give at least 256" rope --context 128
+bad "give at most" rope --context 2k
 bad "choose another --impl" --impl cpu/rope --requests 1
 echo '{"timestamp": 3' > "$tmp/torn"
 bad "row 1" --trace "$tmp/torn"
@@ -58,7 +60,7 @@ is $? 0 "contiguous, with naive attention and split decode"
 
 # Every scenario's records become a page, tables and figures.
 for words in "prefill --lengths 64,128 --repeat 2" "heads --lengths 64 --repeat 1 --batch 4" \
-  "memory --trace $traces/azure.csv" "fork --lengths 100" "rope --context 128"; do
+  "memory --trace $traces/azure.csv" "fork --lengths 100" "rope --context 256"; do
   # shellcheck disable=SC2086
   out=$("$ATTNBENCH" serve $words --layers 1 --out "$tmp/records")
   is $? 0 "serve $words"
