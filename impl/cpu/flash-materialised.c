@@ -111,7 +111,8 @@ static int outputs(struct attn_core *core, int64_t i, void *ctx)
   struct tiles t;
   if (tiles_alloc(core, plan, n, &t))
     return ATTN_ENOMEM;
-  struct attn_view values = attn_view_k(plan, &args->v, &task, task.h / plan->group);
+  attn_task_scales(core, plan, args, task.h / plan->group, &task);
+  struct attn_view values = attn_view_values(plan, args, &task, task.h / plan->group);
   struct attn_span span = attn_keys_to_visit(&x->x, &task);
   for (int64_t j = span.lo, step = 0; j < span.hi; j += stream, step++) {
     int64_t nj = attn_least(stream, span.hi - j);
@@ -202,6 +203,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
     return;
   }
   double row = (double)p->dv * (double)attn_dtype_size(p->dtype);
+  double value = (double)p->dv * (double)attn_dtype_size(attn_problem_kv_type(p));
   *t = (struct attn_traffic){0, 0};
   for (int r = 0; r < attn_run_count(p); r++) {
     struct attn_run run = attn_run_of(p, r);
@@ -209,8 +211,9 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
     double pairs, keys = attn_visited_keys(p, &run, q.rows, true, &pairs), sq = (double)run.sq;
     double alphas = alpha_rows(p, &run, q);
     attn_products_traffic(p, &run, q, true, p->d, &head);
-    head.read_bytes += 2 * 4 * pairs + keys * row + 4 * alphas + 8 * sq;
+    head.read_bytes += 2 * 4 * pairs + keys * value + 4 * alphas + 8 * sq;
     head.read_bytes += 2 * (double)attn_tiles(run.sq, q.rows) * attn_task_bytes(p);
+    head.read_bytes += (double)attn_tiles(run.sq, q.rows) * attn_scale_bytes(p);
     head.read_bytes += 4 * attn_visited_entries(p, &run, q, true);
     head.write_bytes += 4 * pairs + 4 * alphas + 8 * sq + sq * row + 4 * sq;
     attn_traffic_add(t, &head, run.count * p->hq);
@@ -230,4 +233,5 @@ const struct attn_impl attn_cpu_flash_materialised = {
     .run = run,
     .finish = attn_plan_destroy,
     .traffic = traffic,
+    .takes = ATTN_TAKES_FP8_KV,
 };

@@ -106,9 +106,10 @@ static void write_tile(struct attn_core *core, const struct pass *pass,
   const struct attn_plan *plan = x->gradient.plan;
   const struct attn_args *args = x->gradient.args;
   int64_t ni = task->rows;
-  const struct attn_tensor *keys = pass->values ? &args->v : &args->k;
-  attn_view_load(core, attn_view_k(plan, keys, task, task->h / plan->group), j, nj, t->width,
-                 t->stream, t->ldw);
+  int64_t hkv = task->h / plan->group;
+  struct attn_view keys = pass->values ? attn_view_values(plan, args, task, hkv)
+                                       : attn_view_keys(plan, args, task, hkv);
+  attn_view_load(core, keys, j, nj, t->width, t->stream, t->ldw);
   attn_block()->product(nj, ni, t->width, (struct attn_operand){t->stream, t->ldw, 1}, t->stay,
                         t->ld, t->s, t->ld, NULL, false);
   if (!pass->values)
@@ -128,6 +129,7 @@ static int write_products(struct attn_core *core, int64_t i, void *ctx)
   struct tiles t;
   if (tiles_alloc(core, pass, &task, &t))
     return ATTN_ENOMEM;
+  attn_task_scales(core, plan, args, task.h / plan->group, &task);
   attn_view_load_transposed(core,
                             attn_view_q(plan, pass->values ? &args->dout : &args->q, &task, task.h),
                             task.row, n, t.width, t.stay, t.ld, t.stream, stream);
@@ -199,10 +201,12 @@ void attn_products_traffic(const struct attn_problem *p, const struct attn_run *
                            struct attn_tiling q, bool skip, int64_t width,
                            struct attn_traffic *head)
 {
-  double pairs, size = (double)attn_dtype_size(p->dtype), w = (double)width * size;
-  double keys = attn_visited_keys(p, run, q.rows, skip, &pairs);
-  head->read_bytes += ((double)run->sq + keys) * w;
-  head->read_bytes += (double)attn_tiles(run->sq, q.rows) * attn_task_bytes(p);
+  double pairs, keys = attn_visited_keys(p, run, q.rows, skip, &pairs);
+  double query = (double)(width * (int64_t)attn_dtype_size(p->dtype));
+  double key = (double)(width * (int64_t)attn_dtype_size(attn_problem_kv_type(p)));
+  head->read_bytes += (double)run->sq * query + keys * key;
+  head->read_bytes +=
+      (double)attn_tiles(run->sq, q.rows) * (attn_task_bytes(p) + attn_scale_bytes(p));
   head->read_bytes += 4 * attn_visited_entries(p, run, q, skip);
   head->write_bytes += pairs * 4;
 }

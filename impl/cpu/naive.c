@@ -127,7 +127,8 @@ static int outputs(struct attn_core *core, int64_t i, void *ctx)
     return ATTN_ENOMEM;
   for (int64_t r = 0; r < n * ldv; r++)
     o[r] = 0;
-  struct attn_view values = attn_view_k(plan, &args->v, &task, task.h / plan->group);
+  attn_task_scales(core, plan, args, task.h / plan->group, &task);
+  struct attn_view values = attn_view_values(plan, args, &task, task.h / plan->group);
   for (int64_t j = 0; j < sk; j += stream) {
     int64_t nj = attn_least(stream, sk - j);
     float *from = attn_matrix_at(plan, x->p, &task, j, task.row);
@@ -188,6 +189,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
     return;
   }
   double row = (double)p->dv * (double)attn_dtype_size(p->dtype);
+  double value = (double)p->dv * (double)attn_dtype_size(attn_problem_kv_type(p));
   *t = (struct attn_traffic){0, 0};
   for (int r = 0; r < attn_run_count(p); r++) {
     struct attn_run run = attn_run_of(p, r);
@@ -198,7 +200,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
     attn_products_traffic(p, &run, q, false, p->d, &head);
     head.read_bytes += (run.sk > k.rows ? 2 : 1) * matrix + strips * attn_task_bytes(p);
     head.write_bytes += matrix + 4 * sq;
-    head.read_bytes += matrix + tiles * (sk * row + attn_task_bytes(p)) +
+    head.read_bytes += matrix + tiles * (sk * value + attn_task_bytes(p) + attn_scale_bytes(p)) +
                        4 * attn_visited_entries(p, &run, q, false);
     head.write_bytes += sq * row;
     attn_traffic_add(t, &head, run.count * p->hq);
@@ -221,4 +223,5 @@ const struct attn_impl attn_cpu_naive = {
     .run = run,
     .finish = attn_plan_destroy,
     .traffic = traffic,
+    .takes = ATTN_TAKES_FP8_KV,
 };

@@ -11,8 +11,8 @@
  */
 #include "tests/unit/cpu-cache.h"
 
-static const struct attn_impl *const impls[] = {&attn_cpu_flash, &attn_cpu_split_decode,
-                                                &attn_cpu_cascade};
+static const struct attn_impl *const impls[] = {&attn_cpu_naive, &attn_cpu_flash,
+                                                &attn_cpu_split_decode, &attn_cpu_cascade};
 #define IMPLS (int)(sizeof impls / sizeof *impls)
 
 /* The prefix is what of 96, 33 or 512 tokens is whole pages. */

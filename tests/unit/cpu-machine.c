@@ -223,6 +223,7 @@ int main(void)
   test_bytes(ATTN_F32);
   test_bytes(ATTN_BF16);
   test_bytes(ATTN_F16);
+  test_bytes(ATTN_E4M3);
   test_conversion(ATTN_BF16);
   test_conversion(ATTN_F16);
   test_tasks(1);
