@@ -156,7 +156,12 @@ static int check_cache(const struct attn_problem *p, char *err, size_t errlen)
     return attn_fail(err, errlen,
                      "op=rope writes the problem's dtype into pages of one sequence; leave kv and "
                      "prefix out");
-  if (p->prefix && (!p->page || p->prefix % p->page))
+  if (p->prefix && !p->page)
+    return attn_fail(err, errlen,
+                     "prefix=%lld without pages: sequences share whole pages of a paged cache; add "
+                     "page=16, or leave prefix out",
+                     (long long)p->prefix);
+  if (p->prefix && p->prefix % p->page)
     return attn_fail(err, errlen,
                      "prefix=%lld with page=%lld: sequences share whole pages, so prefix must be a "
                      "multiple of page",

@@ -96,11 +96,22 @@ static double weight(const struct attn_problem *p)
   return sizes * (1 + options);
 }
 
+/* A prefix ends with the shortest sequence. */
+static void shorten_prefix(struct attn_problem *p)
+{
+  int64_t shortest = p->nruns ? p->runs[0].sk : p->sk;
+  for (int i = 1; i < p->nruns; i++)
+    shortest = p->runs[i].sk < shortest ? p->runs[i].sk : shortest;
+  if (p->prefix > shortest)
+    p->prefix = shortest / p->page * p->page;
+}
+
 /* The problem again, as its own text says it: sums and maxima of a ragged batch included. */
 static bool settle(struct attn_problem *p)
 {
   char text[ATTN_PROBLEM_TEXT], err[256];
   struct attn_problem q;
+  shorten_prefix(p);
   attn_problem_print(p, text, sizeof text);
   if (attn_problem_parse(text, &q, err, sizeof err))
     return false;

@@ -262,7 +262,7 @@ static const struct {
     {"sq=8 page=16 kv=fp8", "kv=fp8: want dtype, or e4m3"},
     {"sq=8 kv=e4m3", "kv=e4m3 without pages: "},
     {"sq=8 dtype=e4m3", "dtype=e4m3: want fp32, bf16 or fp16"},
-    {"sq=64 prefix=16", "prefix=16 with page=0: sequences share whole pages"},
+    {"sq=64 prefix=16", "prefix=16 without pages: "},
     {"sq=64 page=16 prefix=24", "prefix=24 with page=16: "},
     {"sq=64 page=16 prefix=80", "prefix=80 is longer than a sequence of 64 tokens"},
     {"seqs=3x1/64+2x1/31 page=16 prefix=32", "prefix=32 is longer than a sequence of 31 tokens"},
