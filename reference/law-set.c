@@ -14,17 +14,19 @@
 static const struct {
   const char *name;
   bool query, query_heads, value_dim;
-  bool fwd_out, bwd_in, bwd_out;
+  bool fwd_out, bwd_in, bwd_out, rope_in, rope_out;
 } kinds[LAW_OPERANDS] = {
-    [LAW_Q] = {"q", true, true, false, false, true, false},
-    [LAW_K] = {"k", false, false, false, false, true, false},
-    [LAW_V] = {"v", false, false, true, false, true, false},
-    [LAW_O] = {"o", true, true, true, true, true, false},
+    [LAW_Q] = {"q", true, true, false, false, true, false, true},
+    [LAW_K] = {"k", false, false, false, false, true, false, false, true},
+    [LAW_V] = {"v", false, false, true, false, true, false, false, true},
+    [LAW_O] = {"o", true, true, true, true, true, false, false, true},
     [LAW_DOUT] = {"dout", true, true, true, false, true, false},
     [LAW_DQ] = {"dq", true, true, false, false, false, true},
     [LAW_DK] = {"dk", false, false, false, false, false, true},
     [LAW_DV] = {"dv", false, false, true, false, false, true},
     [LAW_LSE] = {"lse", true, true, false, true, true, false},
+    [LAW_K_NEW] = {"k_new", true, false, false, .rope_in = true},
+    [LAW_V_NEW] = {"v_new", true, false, true, .rope_in = true},
 };
 
 const char *law_operand_name(enum law_operand op)
@@ -39,7 +41,8 @@ static enum attn_dtype type_of(const struct law_set *s, enum law_operand op)
 
 int64_t law_width(const struct law_set *s, enum law_operand op)
 {
-  return op == LAW_LSE ? 1 : kinds[op].value_dim ? s->p.dv : s->p.d;
+  bool rotated = op == LAW_O && s->p.op == ATTN_ROPE;
+  return op == LAW_LSE ? 1 : kinds[op].value_dim && !rotated ? s->p.dv : s->p.d;
 }
 
 int64_t law_heads(const struct law_set *s, enum law_operand op)
@@ -112,15 +115,24 @@ int law_open(const struct attn_problem *p, const struct attn_numerics *num, stru
   return p->page ? ATTN_EUNSUPPORTED : ref_open(p, num, &no_pages, r);
 }
 
+/* By the problem's op. */
+static void give_role(struct law_set *s, int op)
+{
+  enum attn_op of = s->p.op;
+  bool in = of == ATTN_BWD ? kinds[op].bwd_in : of == ATTN_ROPE ? kinds[op].rope_in : op <= LAW_V;
+  s->output[op] = of == ATTN_BWD    ? kinds[op].bwd_out
+                  : of == ATTN_ROPE ? kinds[op].rope_out
+                                    : kinds[op].fwd_out;
+  s->used[op] = in || s->output[op];
+}
+
 int law_set_make(struct law_set *s, const struct attn_problem *p, bool gaps)
 {
-  bool bwd = p->op == ATTN_BWD;
   memset(s, 0, sizeof *s);
   s->p = *p;
   int status = law_open(p, NULL, &s->r);
   for (int op = 0; op < LAW_OPERANDS && !status; op++) {
-    s->output[op] = bwd ? kinds[op].bwd_out : kinds[op].fwd_out;
-    s->used[op] = s->output[op] || (bwd ? kinds[op].bwd_in : op <= LAW_V);
+    give_role(s, op);
     if (!s->used[op])
       continue;
     if (op != LAW_LSE)
@@ -155,7 +167,9 @@ struct attn_args law_args(const struct law_set *s)
                             .dq = s->t[LAW_DQ],
                             .dk = s->t[LAW_DK],
                             .dv = s->t[LAW_DV],
-                            .lse = s->t[LAW_LSE].data};
+                            .lse = s->t[LAW_LSE].data,
+                            .k_new = s->t[LAW_K_NEW],
+                            .v_new = s->t[LAW_V_NEW]};
 }
 
 int law_set_forward(struct law_set *s)
@@ -198,13 +212,19 @@ static void fill_row(struct law_set *s, enum law_operand op, int64_t from, float
     attn_store(type_of(s, op), s->t[op].data, from + c, x);
 }
 
+static bool is_old(const struct law_set *s, enum law_operand op, const struct law_place *at)
+{
+  const struct ref_seq *q = &s->r.seqs[at->seq];
+  return s->p.op == ATTN_ROPE && !kinds[op].query && at->row < q->sk - q->sq;
+}
+
 int law_run(const struct law_bench *b, struct law_set *s)
 {
   for (int op = 0; op < LAW_OPERANDS; op++) {
     if (!s->output[op])
       continue;
     for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at))
-      fill_row(s, op, law_at(s, op, &at), NAN);
+      fill_row(s, op, law_at(s, op, &at), is_old(s, op, &at) ? 1 : NAN);
   }
   return b->subject->run(b->subject->ctx, s);
 }

@@ -10,8 +10,8 @@
 
 #include "reference/law.h"
 
-static const struct law *const tables[] = {law_probes, law_bits, law_relations, law_values,
-                                           law_gradients};
+static const struct law *const tables[] = {law_probes, law_bits,      law_relations,
+                                           law_values, law_gradients, law_rotations};
 #define TABLES (sizeof tables / sizeof *tables)
 
 static const struct law *law_of(int i)
@@ -65,6 +65,18 @@ out:
   return status;
 }
 
+/* op=rope has laws of its own, and those about where things lie. */
+static bool concerns(const struct law *l, const struct law_bench *b)
+{
+  static const char *const of_both[] = {"strides", "batch-order", "head-order"};
+  bool own = false, both = false;
+  for (const struct law *r = law_rotations; r->name; r++)
+    own = own || r == l;
+  for (size_t i = 0; i < sizeof of_both / sizeof *of_both; i++)
+    both = both || !strcmp(l->name, of_both[i]);
+  return (both || own == (b->base.p.op == ATTN_ROPE)) && l->applies(b);
+}
+
 int law_check(const struct attn_problem *p, const struct law_subject *subject,
               struct law_result result[LAWS_MAX])
 {
@@ -75,7 +87,7 @@ int law_check(const struct attn_problem *p, const struct law_subject *subject,
   if (status)
     return law_refused(status);
   for (int i = 0; law_of(i) && !status; i++)
-    if (law_of(i)->applies(&b))
+    if (concerns(law_of(i), &b))
       status = law_of(i)->check(&b, &result[i]);
   law_set_free(&b.base);
   return status;
@@ -155,6 +167,8 @@ int law_observe(const struct attn_problem *p, const struct law_subject *subject,
 {
   struct law_bench b;
   *out = (struct law_properties){-1, -1, ""};
+  if (p->op == ATTN_ROPE)
+    return ATTN_OK;
   int status = bench_open(&b, p, subject);
   if (status)
     return law_refused(status);

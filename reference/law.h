@@ -27,6 +27,8 @@ enum law_operand {
   LAW_DK,
   LAW_DV,
   LAW_LSE,
+  LAW_K_NEW,
+  LAW_V_NEW,
   LAW_OPERANDS
 };
 
@@ -96,7 +98,8 @@ struct law {
 };
 
 /* NULL-ended */
-extern const struct law law_probes[], law_bits[], law_relations[], law_values[], law_gradients[];
+extern const struct law law_probes[], law_bits[], law_relations[], law_values[], law_gradients[],
+    law_rotations[];
 
 /* law-set.c */
 int law_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r);
@@ -109,7 +112,7 @@ int law_set_like(struct law_set *s, const struct attn_problem *p, const struct l
                  law_map *map, const void *ctx, bool gaps);
 /* o and lse as an exact forward leaves them, for a backward problem. */
 int law_set_forward(struct law_set *s);
-/* Poisons the outputs and runs. */
+/* Poisons the outputs (with op=rope all but the old tokens of the cache, which are 1) and runs. */
 int law_run(const struct law_bench *b, struct law_set *s);
 /* Fills what lies between the rows of every operand; checks that it is still there in outputs. */
 void law_fill_gaps(struct law_set *s, uint32_t pattern);

@@ -20,6 +20,7 @@ libattnbench_a_SOURCES += \
   reference/law-probe.c \
   reference/law-reduction.c \
   reference/law-relation.c \
+  reference/law-rotation.c \
   reference/law-set.c \
   reference/law-values.c \
   reference/matrix.c \

@@ -28,8 +28,8 @@ struct away {
 static int upload(struct away *a, const struct law_set *s)
 {
   struct attn_args *x = &a->args;
-  struct attn_tensor *slot[LAW_OPERANDS] = {&x->q,  &x->k,  &x->v,  &x->o, &x->dout,
-                                            &x->dq, &x->dk, &x->dv, NULL};
+  struct attn_tensor *slot[LAW_OPERANDS] = {&x->q,  &x->k,  &x->v, &x->o,     &x->dout, &x->dq,
+                                            &x->dk, &x->dv, NULL,  &x->k_new, &x->v_new};
   int status = ATTN_OK;
   for (int op = 0; op < LAW_OPERANDS && !status; op++) {
     if (!s->used[op])
@@ -142,9 +142,10 @@ static void fill(void *ctx, struct law_set *s)
 {
   struct context *c = ctx;
   static const enum operand of[LAW_OPERANDS] = {
-      [LAW_Q] = OP_Q, [LAW_K] = OP_K, [LAW_V] = OP_V, [LAW_DOUT] = OP_DOUT};
+      [LAW_Q] = OP_Q,       [LAW_K] = OP_K,         [LAW_V] = OP_V,
+      [LAW_DOUT] = OP_DOUT, [LAW_K_NEW] = OP_K_NEW, [LAW_V_NEW] = OP_V_NEW};
   for (int op = 0; op < LAW_OPERANDS; op++)
-    if (s->used[op] && (op <= LAW_V || op == LAW_DOUT))
+    if (s->used[op] && !s->output[op] && (op == LAW_Q || of[op] != OP_Q))
       memcpy(s->t[op].data, c->w->tensors->host[of[op]], s->bytes[op]);
 }
 
@@ -157,15 +158,22 @@ static void blame(struct live *l, const struct law_result *result)
     }
 }
 
+/* Score computations; of op=rope, which has none, elements of the operands. */
+static double work_of(const struct attn_problem *p)
+{
+  double rows = (double)(attn_problem_total_q(p) * p->hq + attn_problem_total_k(p) * p->hkv);
+  if (p->op == ATTN_ROPE)
+    return rows * (double)(p->d + p->dv);
+  return attn_problem_pairs(p) * (double)p->hq;
+}
+
 int group_laws(struct group_work *w, struct live *l)
 {
   const struct attn_problem *p = &w->g->problem;
-  double pairs = attn_problem_pairs(p) * (double)p->hq;
   struct context c = {w, l};
   struct law_subject subject = {&l->c->impl->numerics, run, fill, &c, w->o->seed};
   struct law_result result[LAWS_MAX];
-  if (p->op == ATTN_ROPE || p->page ||
-      pairs > (w->dev->info.kind == ATTN_CUDA ? CUDA_PAIRS : HOST_PAIRS))
+  if (p->page || work_of(p) > (w->dev->info.kind == ATTN_CUDA ? CUDA_PAIRS : HOST_PAIRS))
     return ATTN_OK;
   int status = law_check(p, &subject, result);
   for (int i = 0; i < LAWS_MAX; i++)
