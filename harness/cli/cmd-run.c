@@ -110,9 +110,12 @@ static int zoo(struct options *o)
     return complain(EXIT_ENVIRONMENT, strcat(err, "; choose another --out"));
   if (zoo_load(&z, o->mutants, err, sizeof err))
     return complain(EXIT_USAGE, err);
-  if (zoo_run(&z, &o->run, err, sizeof err))
-    return complain(EXIT_ENVIRONMENT, err[0] ? err : "interrupted");
-  bool fine = zoo_print(&z);
+  int status = zoo_run(&z, &o->run, err, sizeof err);
+  if (status && !err[0])
+    return complain(EXIT_ENVIRONMENT, "interrupted");
+  bool fine = zoo_print(&z); /* of a device that was lost, what was seen before */
+  if (status)
+    return complain(EXIT_ENVIRONMENT, err);
   if (o->run.out && zoo_write(&z, o->run.out, err, sizeof err))
     return complain(EXIT_ENVIRONMENT, err);
   return fine ? EXIT_OK : EXIT_VERDICT;
