@@ -49,7 +49,9 @@ static void print_summary(const struct run_summary *s)
 {
   const char *separator = "";
   char wall[400];
+  int records = 0;
   for (int i = 0; i <= STATUS_CRASH; i++) {
+    records += s->count[i];
     if (s->count[i] || i == STATUS_PASS || i == STATUS_FAIL) {
       printf("%s%d %s", separator, s->count[i], record_status_name(i));
       separator = ", ";
@@ -57,8 +59,11 @@ static void print_summary(const struct run_summary *s)
   }
   if (s->resumed)
     printf(", %d recorded before", s->resumed);
+  printf("\n");
+  if (!records)
+    return; /* nothing was left to run */
   spent_print(&s->spent, wall, sizeof wall);
-  printf("\n%s\n", wall);
+  printf("%s\n", wall);
 }
 
 static bool all_well(const struct run_summary *s)
