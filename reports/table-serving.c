@@ -106,7 +106,7 @@ struct table *table_serving_rope(const struct report *r)
     for (int k = 0; k < 8; k++) {
       double x = serving_number(s->serve, rope[k].csv);
       if (k != 2 && k != 3)
-        table_number(t, k, x, format_number(x, k < 2 ? 6 : 3).s);
+        table_number(t, k, x, k < 2 ? format_exact(x).s : format_number(x, 3).s);
     }
     table_text(t, 2, serving_text(s->serve, "rope"));
     table_number(t, 3, token_s, format_seconds(token_s).s);

@@ -192,6 +192,12 @@ static int advance(struct decoder *d, struct kv *kv, struct sequence **s, int n,
   return status;
 }
 
+static void release(struct kv *kv, struct sequence *s, int n)
+{
+  for (int i = 0; i < n; i++)
+    kv_release(kv, &s[i].seq);
+}
+
 static void make_tokens(struct sequence *s, uint64_t seed)
 {
   memset(&s->seq, 0, sizeof s->seq);
@@ -268,11 +274,15 @@ static void same_bits(const char *name)
   for (int i = 0; i < 4; i++) /* 16 tokens by the other sequence's pages */
     kv_adopt(&kv, &c->seq, a->seq.table[i]);
   status = status ? status : advance(d, &kv, &c, 1, 21, behind);
+  release(&kv, &s[69], 1);
   make_tokens(&s[69], 1);
   list[0] = &s[69];
   status = status ? status : advance(d, &kv, list, 1, 21, batch);
   ok(!status && !memcmp(batch[0], behind[0], sizeof behind[0]),
      "%s: with 16 of 21 tokens cached the same bits as cold", name);
+  release(&kv, s, 70);
+  release(&kv, a, 1);
+  release(&kv, c, 1);
   kv_free(&kv);
   decoder_destroy(d);
 }
@@ -302,6 +312,7 @@ static void long_prompt(const char *name)
      "%s: 500 tokens in chunks, the same bits as at once", name);
   ok(!status && !memcmp(logits[0], logits[2], sizeof logits[0]),
      "%s: 480 of 500 tokens cached, the same bits as cold", name);
+  release(&kv, s, 3);
   kv_free(&kv);
   decoder_destroy(d);
 }
@@ -337,6 +348,8 @@ static void forked(void)
   ok(!status && kv.copies == 2 && !memcmp(got, want, sizeof got),
      "branches of a fork, after %lld copies on write, are what separate sequences are",
      (long long)kv.copies);
+  release(&kv, branch, 3);
+  release(&kv, own, 3);
   kv_free(&kv);
   decoder_destroy(d);
 }

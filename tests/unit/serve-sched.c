@@ -176,6 +176,24 @@ static void conversations(int64_t npages, bool prefix, const char *name)
   trace_free(&t);
 }
 
+/* A prompt that is all there already: its last token is computed, for its logits. */
+static void all_cached(void)
+{
+  struct trace t = {0};
+  struct fake f = {.b = 1};
+  struct sched_options o = {
+      .page = 16, .npages = 100, .budget = 64, .batch = 1, .vocab = 10, .prefix = true};
+  const int64_t id = 1;
+  for (int i = 0; i < 2; i++)
+    trace_add(&t, 0, TRACE_BLOCK, 2, &id, 1);
+  int status = replay(&t, &o, &f, 1);
+  ok(!status && !f.wrong && s.request[1].cached == TRACE_BLOCK - 16 &&
+         result.computed == TRACE_BLOCK + 1 + 16 + 1,
+     "of a prompt that is all cached the last page is computed");
+  sched_free(&s);
+  trace_free(&t);
+}
+
 /* Long outputs of short prompts fill the cache while they decode. */
 static void preemption(void)
 {
@@ -190,6 +208,10 @@ static void preemption(void)
   ok(!status && !f.wrong && s.ndone == 40 && s.preemptions > 40,
      "%lld preemptions: every token is what it was, to the end", (long long)s.preemptions);
   check_sums(&t, "preemption");
+  bool in_order = true;
+  for (int i = 1; i < 40; i++)
+    in_order &= times[i].done >= times[i - 1].done;
+  ok(in_order, "who is preempted comes back before those who wait: all end in order");
   struct recount_task task = {&t, s.event, s.nevents, o.page, o.npages};
   status = recount_run(&task, &count);
   ok(!status && !count.wrong && count.cached > 0,
@@ -276,6 +298,7 @@ int main(void)
   conversations(6000, true, "small cache");
   conversations(1000, true, "cache of three prompts");
   conversations(1000, false, "no prefix cache");
+  all_cached();
   preemption();
   open_loop();
   refusals();
