@@ -172,9 +172,10 @@ static int change_parts(struct law_bench *b, bool queries, double huge, struct l
   return status;
 }
 
+/* A part of one sequence's keys may be another's, if pages are shared and lengths differ. */
 static bool masks(const struct law_bench *b)
 {
-  return b->base.p.mask != ATTN_MASK_NONE;
+  return b->base.p.mask != ATTN_MASK_NONE && !(b->base.p.prefix && b->base.p.nruns);
 }
 
 /* Precondition: a mask. Rows that see none of the keys that change keep their bits: O, LSE, dQ. */

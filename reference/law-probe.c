@@ -77,13 +77,15 @@ static void equal_inputs(const struct law_bench *b, struct law_set *s)
 /* The sums of the values that a row sees. */
 static void sum_visible(const struct law_set *s, const struct law_place *at, double *sum)
 {
-  struct law_place first = {at->seq, at->head / s->r.shape.group, 0};
-  int64_t from = law_at(s, LAW_V, &first), width = s->p.dv;
+  struct law_place key = {at->seq, at->head / s->r.shape.group, 0};
+  int64_t width = s->p.dv;
   for (int64_t c = 0; c < width; c++)
     sum[c] = 0;
-  for (int64_t j = 0; j < s->r.seqs[at->seq].sk; j++, from += s->t[LAW_V].ss)
-    for (int64_t c = 0; c < width && law_sees(s, at->seq, at->row, j); c++)
+  for (; key.row < s->r.seqs[at->seq].sk; key.row++) {
+    int64_t from = law_at(s, LAW_V, &key);
+    for (int64_t c = 0; c < width && law_sees(s, at->seq, at->row, key.row); c++)
       sum[c] += law_load(s, LAW_V, from + c);
+  }
 }
 
 static void equal_row(const struct law_bench *b, const struct law_set *s,
@@ -230,6 +232,12 @@ static int dominating_lse(struct law_bench *b, struct law_result *res)
 
 /* ---- winners that tie ------------------------------------------------------------------------ */
 
+/* Keys that sequences share cannot be winners of one alone. */
+static bool winners_fit(const struct law_bench *b)
+{
+  return names_fit(b) && !(b->base.p.prefix && b->base.p.nruns);
+}
+
 /* Which winner key j of a head is, from 1; 0: none. */
 static int winner(const struct law_set *s, int64_t seq, int64_t head, int64_t j)
 {
@@ -299,5 +307,5 @@ static int tied_winners(struct law_bench *b, struct law_result *res)
 const struct law law_probes[] = {{"equal-scores", plain, equal_scores},
                                  {"one-hot", names_fit, one_hot},
                                  {"dominating-lse", names_fit, dominating_lse},
-                                 {"tied-winners", names_fit, tied_winners},
+                                 {"tied-winners", winners_fit, tied_winners},
                                  {NULL, NULL, NULL}};

@@ -52,6 +52,7 @@ int law_reduction(const struct law_bench *b, char *text, size_t len)
   if (p.op == ATTN_BWD || p.nruns || p.alibi || p.dropout_p > 0 || p.mask)
     return ATTN_OK;
   p.b = 1;
+  p.prefix = 0;
   p.sq = 16;
   p.sk = KEYS;
   int status = law_set_make(&s, &p, false);

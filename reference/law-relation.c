@@ -19,11 +19,12 @@ static bool no_dropout(const struct law_bench *b)
   return forward(b) && b->base.p.dropout_p == 0;
 }
 
-/* Keys may be moved, repeated and split. */
+/* Keys may be moved, repeated and split; not those that sequences share. */
 static bool keys_alike(const struct law_bench *b)
 {
   const struct attn_problem *p = &b->base.p;
-  return no_dropout(b) && p->mask == ATTN_MASK_NONE && !p->alibi && p->nruns == 0 && p->sk > 0;
+  return no_dropout(b) && p->mask == ATTN_MASK_NONE && !p->alibi && p->nruns == 0 && p->sk > 0 &&
+         !p->prefix;
 }
 
 /* Runs y and compares it with the base; frees y. */

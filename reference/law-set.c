@@ -55,6 +55,11 @@ int64_t law_rows(const struct law_set *s, enum law_operand op, int64_t seq)
   return kinds[op].query ? s->r.seqs[seq].sq : s->r.seqs[seq].sk;
 }
 
+static bool paged(const struct law_set *s, enum law_operand op)
+{
+  return s->p.page > 0 && (op == LAW_K || op == LAW_V);
+}
+
 static int64_t all_rows(const struct law_set *s, enum law_operand op)
 {
   return kinds[op].query ? s->r.shape.total_q : s->r.shape.total_k;
@@ -67,8 +72,11 @@ static int64_t all_rows(const struct law_set *s, enum law_operand op)
 static struct attn_tensor strides_of(const struct law_set *s, enum law_operand op, bool gaps)
 {
   int64_t rows = kinds[op].query ? s->r.shape.max_sq : s->r.shape.max_sk, h = law_heads(s, op);
+  bool packed = s->r.shape.packed && !paged(s, op);
   int64_t w = law_width(s, op), more = gaps ? 8 * (op + 1) : 0;
   struct attn_tensor t = {NULL, 0, 0, 0};
+  if (paged(s, op))
+    rows = s->p.page;
   if (s->p.layout == ATTN_BHSD) {
     t.ss = w + more;
     t.sh = rows * t.ss + more;
@@ -76,9 +84,9 @@ static struct attn_tensor strides_of(const struct law_set *s, enum law_operand o
   } else {
     t.sh = w + more;
     t.ss = h * t.sh + more;
-    t.sb = s->r.shape.packed ? 0 : rows * t.ss + more;
+    t.sb = packed ? 0 : rows * t.ss + more;
   }
-  if (gaps && s->p.b == 1 && !s->r.shape.packed)
+  if (gaps && s->p.b == 1 && !packed && !paged(s, op))
     t.sb = 8 * (op + 3);
   if (gaps && h == 1)
     t.sh = 8 * (op + 5);
@@ -91,6 +99,8 @@ static size_t bytes_of(const struct law_set *s, enum law_operand op)
   const struct attn_tensor *t = &s->t[op];
   if (op == LAW_LSE)
     return (size_t)(rows * h) * sizeof(float);
+  if (paged(s, op))
+    return (size_t)(s->pages * t->sb) * attn_dtype_size(s->p.dtype);
   if (s->r.shape.packed)
     return (size_t)(rows * t->ss) * attn_dtype_size(s->p.dtype);
   int64_t len = kinds[op].query ? s->r.shape.max_sq : s->r.shape.max_sk;
@@ -111,8 +121,9 @@ static void poison(void *data, size_t bytes, uint32_t pattern)
 
 int law_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r)
 {
-  static const struct attn_args no_pages;
-  return p->page ? ATTN_EUNSUPPORTED : ref_open(p, num, &no_pages, r);
+  static const int32_t none;
+  static const struct attn_args a_table = {.block_table = &none};
+  return p->kv ? ATTN_EUNSUPPORTED : ref_open(p, num, &a_table, r);
 }
 
 /* By the problem's op. */
@@ -131,6 +142,8 @@ int law_set_make(struct law_set *s, const struct attn_problem *p, bool gaps)
   memset(s, 0, sizeof *s);
   s->p = *p;
   int status = law_open(p, NULL, &s->r);
+  if (!status && p->page)
+    status = law_pages_make(s);
   for (int op = 0; op < LAW_OPERANDS && !status; op++) {
     give_role(s, op);
     if (!s->used[op])
@@ -153,6 +166,8 @@ void law_set_free(struct law_set *s)
 {
   for (int op = 0; op < LAW_OPERANDS; op++)
     free(s->t[op].data);
+  free(s->table);
+  free(s->lengths);
   ref_close(&s->r);
   memset(s, 0, sizeof *s);
 }
@@ -169,7 +184,10 @@ struct attn_args law_args(const struct law_set *s)
                             .dv = s->t[LAW_DV],
                             .lse = s->t[LAW_LSE].data,
                             .k_new = s->t[LAW_K_NEW],
-                            .v_new = s->t[LAW_V_NEW]};
+                            .v_new = s->t[LAW_V_NEW],
+                            .block_table = s->table,
+                            .block_table_stride = s->table_stride,
+                            .seqlens_k = s->lengths};
 }
 
 int law_set_forward(struct law_set *s)
@@ -265,6 +283,8 @@ int64_t law_at(const struct law_set *s, enum law_operand op, const struct law_pl
   const struct ref_seq *q = &s->r.seqs[at->seq];
   if (op == LAW_LSE)
     return ref_lse_index(&s->r, at->seq, at->head, at->row);
+  if (paged(s, op))
+    return ref_key_offset(&s->r.shape, &s->t[op], at->seq, 0, at->head, at->row);
   return ref_offset(&s->r.shape, &s->t[op], at->seq, kinds[op].query ? q->q0 : q->k0, at->head,
                     at->row);
 }
@@ -293,6 +313,8 @@ void law_scale(struct law_set *s, enum law_operand op, double factor)
   int64_t n = law_width(s, op);
   for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at)) {
     int64_t from = law_at(s, op, &at);
+    if (paged(s, op) && at.seq > 0 && at.row < s->p.prefix)
+      continue; /* the first sequence's, and scaled */
     for (int64_t c = 0; c < n; c++)
       ref_store(type_of(s, op), s->t[op].data, from + c, factor * law_load(s, op, from + c));
   }
@@ -359,22 +381,4 @@ bool law_gaps_kept(const struct law_set *s, enum law_operand *op)
 bool law_same_bits(const struct law_set *x, const struct law_set *y, enum law_operand op)
 {
   return x->bytes[op] == y->bytes[op] && !memcmp(x->t[op].data, y->t[op].data, x->bytes[op]);
-}
-
-/* ---- numbers --------------------------------------------------------------------------------- */
-
-/* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) */
-uint64_t law_hash(uint64_t seed, uint64_t i)
-{
-  uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  return z ^ z >> 31;
-}
-
-double law_normal(uint64_t seed, uint64_t i)
-{
-  uint64_t u = law_hash(seed, i);
-  double r = sqrt(-2 * log(((double)(u >> 32) + 0.5) * 0x1p-32));
-  return r * cos((double)(u & 0xffffffff) * (6.283185307179586 * 0x1p-32));
 }

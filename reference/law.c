@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * law.c - all laws on one problem; and what is observed without being judged.
+ * law.c - all laws on one problem; what is observed without being judged; and their numbers.
  */
 #include "config.h"
 
@@ -10,8 +10,8 @@
 
 #include "reference/law.h"
 
-static const struct law *const tables[] = {law_probes, law_bits,      law_relations,
-                                           law_values, law_gradients, law_rotations};
+static const struct law *const tables[] = {law_probes,    law_bits,      law_relations, law_values,
+                                           law_gradients, law_rotations, law_caches};
 #define TABLES (sizeof tables / sizeof *tables)
 
 static const struct law *law_of(int i)
@@ -179,4 +179,22 @@ int law_observe(const struct attn_problem *p, const struct law_subject *subject,
     status = law_reduction(&b, out->reduction, sizeof out->reduction);
   law_set_free(&b.base);
   return status;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) */
+uint64_t law_hash(uint64_t seed, uint64_t i)
+{
+  uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return z ^ z >> 31;
+}
+
+double law_normal(uint64_t seed, uint64_t i)
+{
+  uint64_t u = law_hash(seed, i);
+  double r = sqrt(-2 * log(((double)(u >> 32) + 0.5) * 0x1p-32));
+  return r * cos((double)(u & 0xffffffff) * (6.283185307179586 * 0x1p-32));
 }

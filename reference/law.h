@@ -39,6 +39,8 @@ struct law_set {
   struct attn_tensor t[LAW_OPERANDS]; /* lse: data alone */
   size_t bytes[LAW_OPERANDS];
   bool used[LAW_OPERANDS], output[LAW_OPERANDS];
+  int32_t *table, *lengths; /* of a paged cache */
+  int64_t table_stride, pages;
 };
 
 /* Row (seq, head, row) of an operand. */
@@ -99,12 +101,14 @@ struct law {
 
 /* NULL-ended */
 extern const struct law law_probes[], law_bits[], law_relations[], law_values[], law_gradients[],
-    law_rotations[];
+    law_rotations[], law_caches[];
 
 /* law-set.c */
 int law_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r);
 int law_set_make(struct law_set *s, const struct attn_problem *p, bool gaps);
 void law_set_free(struct law_set *s);
+/* law-pages.c: the table of a paged cache, shared prefix and all, and its pages in some order. */
+int law_pages_make(struct law_set *s);
 /* A set for p with the values of x where map says (NULL: the same places), for all inputs; those of
  * backward include o and lse. */
 typedef void law_map(const void *ctx, enum law_operand op, struct law_place *at);

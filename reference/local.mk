@@ -17,6 +17,7 @@ libattnbench_a_SOURCES += \
   reference/law-bits.c \
   reference/law-compare.c \
   reference/law-gradient.c \
+  reference/law-pages.c \
   reference/law-probe.c \
   reference/law-reduction.c \
   reference/law-relation.c \

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "harness/run/group.h"
+#include "impl/convert.h"
 
 /* Score computations of the base problem beyond which no laws are tried: each takes some runs. */
 #define HOST_PAIRS 4e5
@@ -20,7 +21,7 @@ struct away {
   const struct attn_impl *impl;
   struct device *dev;
   struct arena arena;
-  struct arena_buffer *buffer[LAW_OPERANDS], *cu_q, *cu_k, *workspace;
+  struct arena_buffer *buffer[LAW_OPERANDS], *cu_q, *cu_k, *table, *lengths, *workspace;
   struct attn_args args;
   void *plan;
 };
@@ -63,6 +64,29 @@ static int upload_starts(struct away *a, const struct law_set *s, bool query,
   return status;
 }
 
+static int upload_numbers(struct away *a, const char *name, const int32_t *from, int64_t n,
+                          struct arena_buffer **out)
+{
+  size_t bytes = (size_t)n * sizeof *from;
+  int status = arena_alloc(&a->arena, name, bytes, out);
+  return status || !bytes ? status : a->dev->ops->upload(a->dev, (*out)->data, from, bytes);
+}
+
+static int upload_pages(struct away *a, const struct law_set *s)
+{
+  struct attn_args *x = &a->args;
+  int64_t b = s->r.shape.b;
+  int status = upload_numbers(a, "block_table", s->table, b * s->table_stride, &a->table);
+  if (!status)
+    status = upload_numbers(a, "seqlens_k", s->lengths, b, &a->lengths);
+  if (status)
+    return status;
+  x->block_table = a->table->data;
+  x->block_table_stride = s->table_stride;
+  x->seqlens_k = a->lengths->data;
+  return ATTN_OK;
+}
+
 static int prepare(struct away *a, const struct law_set *s)
 {
   const struct attn_impl *impl = a->impl;
@@ -70,11 +94,13 @@ static int prepare(struct away *a, const struct law_set *s)
   int status = upload(a, s);
   if (!status && s->p.layout == ATTN_PACKED) {
     status = upload_starts(a, s, true, &a->cu_q);
-    if (!status)
+    if (!status && !s->p.page)
       status = upload_starts(a, s, false, &a->cu_k);
     x->cu_seqlens_q = status ? NULL : a->cu_q->data;
-    x->cu_seqlens_k = status ? NULL : a->cu_k->data;
+    x->cu_seqlens_k = status || s->p.page ? NULL : a->cu_k->data;
   }
+  if (!status && s->p.page)
+    status = upload_pages(a, s);
   x->workspace_bytes = impl->workspace ? impl->workspace(&s->p, &a->dev->info) : 0;
   if (!status)
     status = arena_alloc(&a->arena, "workspace", x->workspace_bytes, &a->workspace);
@@ -137,7 +163,25 @@ static int run(void *ctx, struct law_set *s)
   return group_law_run(c->l->c->impl, c->w->dev, s);
 }
 
-/* The inputs that were verified; dense, in the same order. */
+/* Of an e4m3 cache, rounded to the set's type, as those who follow a customary rule have them. */
+void group_law_gather(const struct tensors *from, enum law_operand op, struct law_set *s)
+{
+  const struct attn_problem *p = from->p;
+  enum operand which = op == LAW_K ? OP_K : OP_V;
+  struct attn_tensor t = operand_strides(p, which);
+  const float *scale = from->host_scale[op == LAW_V];
+  int64_t stride = attn_problem_pages(p, p->sk);
+  for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at)) {
+    int64_t page = from->host_table[at.seq * stride + at.row / p->page];
+    int64_t row = page * t.sb + at.row % p->page * t.ss + at.head * t.sh;
+    for (int64_t c = 0; c < law_width(s, op); c++)
+      law_put(s, op, &at, c,
+              (scale ? scale[at.head] : 1) *
+                  attn_load(attn_problem_kv_type(p), from->host[which], row + c));
+  }
+}
+
+/* The inputs that were verified; dense and in the same order, or page by page. */
 static void fill(void *ctx, struct law_set *s)
 {
   struct context *c = ctx;
@@ -145,7 +189,9 @@ static void fill(void *ctx, struct law_set *s)
       [LAW_Q] = OP_Q,       [LAW_K] = OP_K,         [LAW_V] = OP_V,
       [LAW_DOUT] = OP_DOUT, [LAW_K_NEW] = OP_K_NEW, [LAW_V_NEW] = OP_V_NEW};
   for (int op = 0; op < LAW_OPERANDS; op++)
-    if (s->used[op] && !s->output[op] && (op == LAW_Q || of[op] != OP_Q))
+    if (s->p.page && (op == LAW_K || op == LAW_V))
+      group_law_gather(c->w->tensors, op, s);
+    else if (s->used[op] && !s->output[op] && (op == LAW_Q || of[op] != OP_Q))
       memcpy(s->t[op].data, c->w->tensors->host[of[op]], s->bytes[op]);
 }
 
@@ -173,7 +219,8 @@ int group_laws(struct group_work *w, struct live *l)
   struct context c = {w, l};
   struct law_subject subject = {&l->c->impl->numerics, run, fill, &c, w->o->seed};
   struct law_result result[LAWS_MAX];
-  if (p->page || work_of(p) > (w->dev->info.kind == ATTN_CUDA ? CUDA_PAIRS : HOST_PAIRS))
+  bool apart = p->kv || (p->page && p->op == ATTN_ROPE); /* laws do not know these */
+  if (apart || work_of(p) > (w->dev->info.kind == ATTN_CUDA ? CUDA_PAIRS : HOST_PAIRS))
     return ATTN_OK;
   int status = law_check(p, &subject, result);
   for (int i = 0; i < LAWS_MAX; i++)

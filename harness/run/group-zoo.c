@@ -11,7 +11,6 @@
 
 #include "harness/run/group.h"
 #include "harness/run/rules.h"
-#include "impl/convert.h"
 
 /* Scores beyond which no customary rule is asked: they are computed on the host. */
 #define RULES_PAIRS 1e7
@@ -27,24 +26,6 @@ static const enum operand operand_of[LAW_OPERANDS] = {
     [LAW_Q] = OP_Q,   [LAW_K] = OP_K,   [LAW_V] = OP_V,   [LAW_O] = OP_O,    [LAW_DOUT] = OP_DOUT,
     [LAW_DQ] = OP_DQ, [LAW_DK] = OP_DK, [LAW_DV] = OP_DV, [LAW_LSE] = OP_LSE};
 
-/* The keys or values of a paged cache, page after page; of an e4m3 cache, rounded to the problem's
- * type, as those who follow a customary rule would have them. */
-static void gather(const struct group_work *w, struct law_set *s, enum law_operand op)
-{
-  const struct attn_problem *p = &w->g->problem;
-  struct attn_tensor t = operand_strides(p, operand_of[op]);
-  const float *scale = w->tensors->host_scale[op == LAW_V];
-  const void *host = w->tensors->host[operand_of[op]];
-  int64_t stride = attn_problem_pages(p, p->sk);
-  for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at)) {
-    int64_t page = w->tensors->host_table[at.seq * stride + at.row / p->page];
-    int64_t from = page * t.sb + at.row % p->page * t.ss + at.head * t.sh;
-    for (int64_t c = 0; c < law_width(s, op); c++)
-      law_put(s, op, &at, c,
-              (scale ? scale[at.head] : 1) * attn_load(attn_problem_kv_type(p), host, from + c));
-  }
-}
-
 static int zoo_prepare(struct group_work *w, struct group_zoo *z)
 {
   struct attn_problem p = w->g->problem;
@@ -57,7 +38,7 @@ static int zoo_prepare(struct group_work *w, struct group_zoo *z)
     if (!z->s.used[op] || z->s.output[op])
       continue;
     if (w->g->problem.page && op != LAW_Q)
-      gather(w, &z->s, op);
+      group_law_gather(w->tensors, op, &z->s);
     else
       memcpy(z->s.t[op].data, w->tensors->host[operand_of[op]], z->s.bytes[op]);
   }

@@ -121,6 +121,8 @@ int group_check_inputs(struct group_work *w);
 int group_laws(struct group_work *w, struct live *l);
 /* One run of an implementation on operands of any problem (group-law.c). */
 int group_law_run(const struct attn_impl *impl, struct device *dev, struct law_set *s);
+/* The keys or values of a paged cache to where s has them. */
+void group_law_gather(const struct tensors *from, enum law_operand op, struct law_set *s);
 /* Interleaved samples of every ready case. */
 int group_time(struct group_work *w);
 /* Counters and kernels of every ready case. */
