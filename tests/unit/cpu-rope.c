@@ -161,7 +161,7 @@ static void verdicts(struct attn_machine *m, const struct attn_impl *impl)
     int64_t fresh = attn_problem_total_q(&s.p) * s.p.hkv * (s.p.d + s.p.dv) *
                     (int64_t)attn_dtype_size(s.p.dtype);
     ok(changed(&s) <= fresh && changed(&s) > fresh * 9 / 10,
-       "no more of the cache changed than the new tokens");
+       "[8.2] no more of the cache changed than the new tokens");
     scene_close(&s);
   }
 }
@@ -268,7 +268,7 @@ static void wrong_position(struct attn_machine *m)
   int status = run(m, &attn_cpu_rope, &s);
   s.p.sk = 9;
   ref_verify_rope(&s.p, NULL, &s.a, NULL, NULL, &v);
-  ok(!status && !v.pass, "positions off by one fail: %s", v.worst.tensor);
+  ok(!status && !v.pass, "[8.1] positions off by one fail: %s", v.worst.tensor);
   scene_close(&s);
   s = scene_open("op=rope dtype=fp32 sq=4 sk=64k d=16");
   status = run(m, &attn_cpu_rope_fp32, &s);

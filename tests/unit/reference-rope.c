@@ -139,7 +139,7 @@ static void golden_turns(void)
     bool exact = fabs(y[i] - turned[k].cosine) < 1e-9 && fabs(y[i + 64] - turned[k].sine) < 1e-9;
     bool fixed =
         fabs(cos(angle) - turned[k].cosine) < 1e-9 && fabs(sin(angle) - turned[k].sine) < 1e-9;
-    ok(exact && fixed, "[8.5] golden cosine and sine: position %d, pair %d %s",
+    ok(exact && fixed, "[8.5] [8.14] golden cosine and sine: position %d, pair %d %s",
        (int)turned[k].position, i, turned[k].text);
   }
 }
