@@ -12,11 +12,17 @@
 #include "reports/format.h"
 #include "reports/tables.h"
 
+/* Rotation is a matter of bytes: the figure of bandwidth has it. */
+static bool has_rate(const struct report_row *row)
+{
+  return report_timed(row) && row->p.op != ATTN_ROPE;
+}
+
 static bool *timed_algorithms(const struct report *r)
 {
   bool *used = calloc((size_t)r->nalgorithms + 1, sizeof *used);
   for (int i = 0; used && i < r->nrows; i++)
-    used[r->rows[i].style] |= report_timed(&r->rows[i]);
+    used[r->rows[i].style] |= has_rate(&r->rows[i]);
   return used;
 }
 
@@ -58,7 +64,7 @@ static void add_cell(struct table *t, int column, const struct report_panel *pan
 static bool is_timed(const struct report_panel *panel)
 {
   for (int i = 0; i < panel->nrows; i++)
-    if (report_timed(panel->rows[i]))
+    if (has_rate(panel->rows[i]))
       return true;
   return false;
 }
