@@ -94,7 +94,9 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
 {
   const struct input *in = ctx;
   bool both = s->o->prefix == PREFIX_BOTH && !x->d.contiguous;
-  int status = setting_check(s, x);
+  int status = replay_check(s, x, &in->trace, in->name);
+  if (!status)
+    status = setting_check(s, x);
   if (status)
     return status;
   if (!s->o->quiet)

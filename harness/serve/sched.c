@@ -13,18 +13,27 @@
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static int check_request(const struct sched *s, const struct trace_request *r, const char *path,
-                         char *err, size_t errlen)
+static int check_request(const struct sched_options *o, const struct trace_request *r,
+                         const char *path, char *err, size_t errlen)
 {
-  int64_t needs = (r->input + r->output + s->o.page - 1) / s->o.page;
-  if (needs <= s->o.npages)
+  int64_t needs = (r->input + r->output + o->page - 1) / o->page;
+  if (needs <= o->npages)
     return ATTN_OK;
   snprintf(err, errlen,
            "%s: row %d: %lld tokens of prompt and output take %lld pages of %lld, the cache has "
            "%lld: give it more --kv-memory, or leave the row out",
-           path, r->row, (long long)(r->input + r->output), (long long)needs, (long long)s->o.page,
-           (long long)s->o.npages);
+           path, r->row, (long long)(r->input + r->output), (long long)needs, (long long)o->page,
+           (long long)o->npages);
   return ATTN_EINVAL;
+}
+
+int sched_check(const struct trace *t, const char *path, const struct sched_options *o, char *err,
+                size_t errlen)
+{
+  int status = ATTN_OK;
+  for (size_t i = 0; !status && i < t->n; i++)
+    status = check_request(o, &t->request[i], path, err, errlen);
+  return status;
 }
 
 static int allocate(struct sched *s)
@@ -50,9 +59,8 @@ int sched_init(struct sched *s, const struct trace *t, const char *path,
                const struct sched_options *o, char *err, size_t errlen)
 {
   *s = (struct sched){.trace = t, .o = *o};
-  for (size_t i = 0; i < t->n; i++)
-    if (check_request(s, &t->request[i], path, err, errlen))
-      return ATTN_EINVAL;
+  if (sched_check(t, path, o, err, errlen))
+    return ATTN_EINVAL;
   int status = allocate(s);
   if (status)
     snprintf(err, errlen, "no memory for %zu requests and %lld pages", t->n, (long long)o->npages);

@@ -63,6 +63,9 @@ struct sched {
 };
 
 /* ATTN_EINVAL and a line in err if a request can never fit (file, row). */
+int sched_check(const struct trace *t, const char *path, const struct sched_options *o, char *err,
+                size_t errlen);
+/* Checks likewise; ATTN_ENOMEM. */
 int sched_init(struct sched *s, const struct trace *t, const char *path,
                const struct sched_options *o, char *err, size_t errlen);
 void sched_free(struct sched *s);

@@ -71,7 +71,9 @@ int setting_check(struct serve *s, struct setting *x);
 int setting_numbers(struct serve *s, const char *option, const char *text, int64_t *list, int max,
                     int *n);
 
-/* serve-replay.c */
+/* serve-replay.c. The check: ATTN_EINVAL and a line if a request has no place. */
+int replay_check(struct serve *s, const struct setting *x, const struct trace *t,
+                 const char *trace_name);
 int replay(struct serve *s, const struct setting *x, const struct trace *t, const char *trace_name,
            bool prefix, double rate, struct outcome *out);
 void outcome_free(struct outcome *out);

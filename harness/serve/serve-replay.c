@@ -93,20 +93,28 @@ static int run_engine(struct serve *s, struct outcome *out, struct sched *sched,
   return status ? status : count_again(s, out, sched);
 }
 
-/* A request longer than the context has no place in the model, whatever the cache holds. */
-static int check_context(struct serve *s, const struct outcome *out)
+static struct sched_options options_of(const struct serve *s, const struct setting *x, bool prefix)
 {
-  int64_t context = s->o->context ? s->o->context : out->setting->d.model.context;
-  for (size_t i = 0; i < out->trace->n; i++) {
-    const struct trace_request *r = &out->trace->request[i];
+  return (struct sched_options){x->d.page,        x->d.npages, x->d.tokens, x->d.batch,
+                                x->d.model.vocab, s->o->seed,  prefix};
+}
+
+/* A request longer than the context has no place in the model, whatever the cache holds. */
+int replay_check(struct serve *s, const struct setting *x, const struct trace *t,
+                 const char *trace_name)
+{
+  int64_t context = s->o->context ? s->o->context : x->d.model.context;
+  struct sched_options o = options_of(s, x, false);
+  for (size_t i = 0; i < t->n; i++) {
+    const struct trace_request *r = &t->request[i];
     if (r->input + r->output > context)
       return serve_fail(s, ATTN_EINVAL,
                         "%s: row %d: %lld tokens of prompt and output, the model's context is "
                         "%lld: give --context %lld, or leave the row out",
-                        out->trace_name, r->row, (long long)(r->input + r->output),
-                        (long long)context, (long long)(r->input + r->output));
+                        trace_name, r->row, (long long)(r->input + r->output), (long long)context,
+                        (long long)(r->input + r->output));
   }
-  return ATTN_OK;
+  return sched_check(t, trace_name, &o, s->err, s->errlen);
 }
 
 int replay(struct serve *s, const struct setting *x, const struct trace *t, const char *trace_name,
@@ -114,8 +122,7 @@ int replay(struct serve *s, const struct setting *x, const struct trace *t, cons
 {
   struct sched sched = {0};
   struct decoder *decoder = NULL;
-  struct sched_options o = {x->d.page,        x->d.npages, x->d.tokens, x->d.batch,
-                            x->d.model.vocab, s->o->seed,  prefix};
+  struct sched_options o = options_of(s, x, prefix);
   *out = (struct outcome){
       .setting = x, .trace = t, .trace_name = trace_name, .prefix = prefix, .rate = rate};
   out->times = malloc((t->n + 1) * sizeof *out->times);
@@ -123,7 +130,7 @@ int replay(struct serve *s, const struct setting *x, const struct trace *t, cons
   out->result.request = out->times;
   if (!out->times || !out->cached)
     return serve_fail(s, ATTN_ENOMEM, "no memory for %zu requests", t->n);
-  int status = check_context(s, out);
+  int status = replay_check(s, x, t, trace_name);
   if (!status)
     status = sched_init(&sched, t, trace_name, &o, s->err, s->errlen);
   if (status)

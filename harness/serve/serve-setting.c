@@ -58,15 +58,15 @@ int setting_make(struct serve *s, const char *model, struct setting *x)
   const char *profiles = catalog_profiles();
   const struct compute_ops *ops = compute_find(&s->dev);
   *x = (struct setting){.logit_error = NAN};
-  if (!ops)
-    return serve_fail(s, ATTN_EUNSUPPORTED, "serve does not run on device %s: --device cpu",
-                      s->dev.ops->name);
   snprintf(models, sizeof models, "%s/models", profiles ? profiles : ".");
   int status = attn_model_read(models, model, &x->d.model, s->err, s->errlen);
   if (status)
     return status;
   if (x->d.model.d % 2 || x->d.model.hq % x->d.model.hkv)
     return serve_fail(s, ATTN_EINVAL, "model %s: d must be even and hq a multiple of hkv", model);
+  if (s->o->layers > x->d.model.layers)
+    return serve_fail(s, ATTN_EINVAL, "--layers %lld: model %s has %lld", (long long)s->o->layers,
+                      model, (long long)x->d.model.layers);
   x->dtype = ops->dtype;
   x->d.layers = s->o->layers;
   x->d.tokens = s->o->budget;
@@ -106,7 +106,7 @@ int setting_numbers(struct serve *s, const char *option, const char *text, int64
   for (*n = 0; *text; ++*n) {
     size_t length = strcspn(text, ",");
     if (*n == max)
-      return serve_fail(s, ATTN_EINVAL, "%s: at most %d numbers", option, max);
+      return serve_fail(s, ATTN_EINVAL, "%s: give at most %d, there are more", option, max);
     if (!attn_parse_count((struct attn_slice){text, length}, &list[*n]) || list[*n] < 1)
       return serve_fail(s, ATTN_EINVAL, "%s %.40s: want whole numbers above 0, comma-separated",
                         option, text);

@@ -86,9 +86,16 @@ static int check_options(struct serve *s)
 
 static int begin(struct serve *s)
 {
+  const char *absent = s->o->device->absent();
+  if (absent)
+    return serve_fail(s, ATTN_EDEVICE, "--device %s: %s; attnbench doctor says more",
+                      s->o->device->name, absent);
   int status = s->o->device->open(&s->dev, &s->o->device_options);
   if (status)
     return serve_fail(s, status, "%.200s", s->dev.error);
+  if (!compute_find(&s->dev))
+    return serve_fail(s, ATTN_EUNSUPPORTED, "serve does not run on device %s: choose --device cpu",
+                      s->dev.ops->name);
   snprintf(s->run_id, sizeof s->run_id, "%llx-%d", (unsigned long long)time(NULL), (int)getpid());
   status = pick_all(s);
   if (!status && s->o->out && store_open(&s->store, s->o->out, s->err, s->errlen))

@@ -41,7 +41,12 @@ bad "--prefix" --prefix maybe
 bad "rope" --rope pony:4
 bad "give at least 256" rope --context 128
 bad "give at most" rope --context 2k
+bad "has 4" --layers 5
+bad "the cache has 6" --model llama3-70b --requests 1
 bad "choose another --impl" --impl cpu/rope --requests 1
+"$ATTNBENCH" serve --device cuda --requests 1 > /dev/null 2>&1
+code=$?
+ok "$(case $code in 2|3) echo 0 ;; *) echo 1 ;; esac)" "--device cuda is refused with a reason, exit $code"
 echo '{"timestamp": 3' > "$tmp/torn"
 bad "row 1" --trace "$tmp/torn"
 sed 's/"timestamp": 450/"timestamp": 250/' "$traces/mooncake.jsonl" > "$tmp/back"
