@@ -2,6 +2,8 @@
 # profiles/: data only, installed under the same names.
 nobase_dist_pkgdata_DATA += \
   profiles/record.schema.json \
+  profiles/zoo.schema.json \
+  profiles/baselines/zoo-cpu.jsonl \
   profiles/baselines/h200.jsonl \
   profiles/machines/a100-80gb.machine \
   profiles/machines/h100-sxm.machine \

@@ -89,6 +89,7 @@ static int gradient_power(struct law_bench *b, struct law_result *res)
 
 /* Keys [from, to) of each sequence, in parts of its length. */
 struct changed {
+  const struct law_bench *b;
   const struct law_set *s;
   double from, to;
   bool queries; /* of the queries, that is */
@@ -105,7 +106,7 @@ static bool unaffected(const void *ctx, enum law_operand op, struct law_place *a
 {
   const struct changed *x = ctx;
   const struct ref_seq *q = &x->s->r.seqs[at->seq];
-  if (op == LAW_DK || op == LAW_DV)
+  if (op == LAW_DK || op == LAW_DV || !law_looks(x->b, at))
     return false;
   for (int64_t j = 0; j < q->sk; j++)
     if (in_part(x, j, q->sk) && law_sees(x->s, at->seq, at->row, j))
@@ -147,6 +148,7 @@ static int change_part(struct law_bench *b, struct changed x, double huge, struc
   int status = clone(b, &y);
   if (status)
     return status;
+  x.b = b;
   x.s = &b->base;
   change(b, &y, &x, x.queries ? LAW_Q : LAW_K, huge);
   change(b, &y, &x, x.queries ? LAW_DOUT : LAW_V, huge);
@@ -162,10 +164,10 @@ static int change_part(struct law_bench *b, struct changed x, double huge, struc
 static int change_parts(struct law_bench *b, bool queries, double huge, struct law_result *res)
 {
   double t = (double)(law_hash(b->subject->seed, 3) % 1000) / 1000;
-  const struct changed parts[] = {{NULL, 0.5, 1, queries},
-                                  {NULL, 0, 0.5, queries},
-                                  {NULL, t, 1, queries},
-                                  {NULL, 0, t, queries}};
+  const struct changed parts[] = {{NULL, NULL, 0.5, 1, queries},
+                                  {NULL, NULL, 0, 0.5, queries},
+                                  {NULL, NULL, t, 1, queries},
+                                  {NULL, NULL, 0, t, queries}};
   int status = ATTN_OK;
   for (int i = 0; i < 4 && !status && res->state != LAW_FAIL; i++)
     status = change_part(b, parts[i], huge, res);
@@ -287,13 +289,13 @@ static int head_order(struct law_bench *b, struct law_result *res)
   return reverse(b, true, res);
 }
 
-const struct law law_bits[] = {{"value-power", scales_exactly, value_power},
-                               {"query-power", scales_exactly, query_power},
-                               {"gradient-power", scales_backward, gradient_power},
-                               {"unseen-keys", masks, unseen_keys},
-                               {"unseen-huge", masks, unseen_huge},
-                               {"unseen-queries", masks_backward, unseen_queries},
-                               {"strides", always, strides},
-                               {"batch-order", several_sequences, batch_order},
-                               {"head-order", several_heads, head_order},
-                               {NULL, NULL, NULL}};
+const struct law law_bits[] = {{"value-power", scales_exactly, value_power, 1},
+                               {"query-power", scales_exactly, query_power, 1},
+                               {"gradient-power", scales_backward, gradient_power, 1},
+                               {"unseen-keys", masks, unseen_keys, 4},
+                               {"unseen-huge", masks, unseen_huge, 4},
+                               {"unseen-queries", masks_backward, unseen_queries, 4},
+                               {"strides", always, strides, 1},
+                               {"batch-order", several_sequences, batch_order, 1},
+                               {"head-order", several_heads, head_order, 1},
+                               {NULL, NULL, NULL, 0}};

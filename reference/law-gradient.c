@@ -199,10 +199,10 @@ static int no_gradient(struct law_bench *b, struct law_result *res)
   return law_refused(status);
 }
 
-const struct law law_gradients[] = {{"trace-of-scores", backward, trace_of_scores},
-                                    {"trace-of-values", backward, trace_of_values},
-                                    {"key-sum", no_softcap, key_sum},
-                                    {"value-gradient-sum", no_dropout, value_gradient_sum},
-                                    {"no-gradient", backward, no_gradient},
-                                    {"adjoint", backward, law_adjoint},
-                                    {NULL, NULL, NULL}};
+const struct law law_gradients[] = {{"trace-of-scores", backward, trace_of_scores, 1},
+                                    {"trace-of-values", backward, trace_of_values, 1},
+                                    {"key-sum", no_softcap, key_sum, 1},
+                                    {"value-gradient-sum", no_dropout, value_gradient_sum, 1},
+                                    {"no-gradient", backward, no_gradient, 1},
+                                    {"adjoint", backward, law_adjoint, 1},
+                                    {NULL, NULL, NULL, 0}};

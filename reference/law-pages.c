@@ -114,8 +114,8 @@ static int shorter_prefix(struct law_bench *b, struct law_result *res)
   return elsewhere(b, &p, res);
 }
 
-const struct law law_caches[] = {{"contiguous", on_pages, contiguous},
-                                 {"page-size", on_pages, page_size},
-                                 {"unshared", shares, unshared},
-                                 {"shorter-prefix", shares, shorter_prefix},
-                                 {NULL, NULL, NULL}};
+const struct law law_caches[] = {{"contiguous", on_pages, contiguous, 1},
+                                 {"page-size", on_pages, page_size, 1},
+                                 {"unshared", shares, unshared, 1},
+                                 {"shorter-prefix", shares, shorter_prefix, 1},
+                                 {NULL, NULL, NULL, 0}};

@@ -117,7 +117,8 @@ static int equal_scores(struct law_bench *b, struct law_result *res)
   status = law_run(b, &s);
   struct law_place at = law_first(&s, LAW_O);
   for (; !status && res->state != LAW_FAIL && law_there(&s, &at); law_next(&s, LAW_O, &at))
-    equal_row(b, &s, &at, sum, res);
+    if (law_looks(b, &at))
+      equal_row(b, &s, &at, sum, res);
   law_set_free(&s);
 out:
   free(sum);
@@ -145,9 +146,10 @@ static bool names_fit(const struct law_bench *b)
 }
 
 /* The key that a row of round `round` shall name: all that it sees in turn; -1: it sees none. */
-static int64_t named(const struct law_set *s, const struct law_place *at, int64_t round)
+static int64_t named(const struct law_bench *b, const struct law_set *s, const struct law_place *at,
+                     int64_t round)
 {
-  int64_t n = law_visible(s, at->seq, at->row), group = s->r.shape.group;
+  int64_t n = law_looks(b, at) ? law_visible(s, at->seq, at->row) : 0, group = s->r.shape.group;
   int64_t rows = s->r.seqs[at->seq].sq * group;
   if (n == 0)
     return -1;
@@ -168,7 +170,7 @@ static void named_inputs(const struct law_bench *b, struct law_set *s, int64_t r
 {
   struct law_place at;
   for (at = law_first(s, LAW_Q); law_there(s, &at); law_next(s, LAW_Q, &at)) {
-    int64_t t = named(s, &at, round);
+    int64_t t = named(b, s, &at, round);
     for (int64_t c = 0; c < s->p.d; c++)
       law_put(s, LAW_Q, &at, c, t < 0 ? 0 : length * name_bit(t, c, bits));
   }
@@ -181,7 +183,7 @@ static bool named_row(const struct law_bench *b, const struct law_set *s,
                       const struct law_place *at, int64_t round, double score, bool lse,
                       struct law_result *res)
 {
-  int64_t t = named(s, at, round);
+  int64_t t = named(b, s, at, round);
   struct law_place key = {at->seq, at->head / s->r.shape.group, t};
   if (t < 0)
     return true;
@@ -299,13 +301,14 @@ static int tied_winners(struct law_bench *b, struct law_result *res)
   status = law_run(b, &s);
   struct law_place at = law_first(&s, LAW_O);
   for (; !status && res->state != LAW_FAIL && law_there(&s, &at); law_next(&s, LAW_O, &at))
-    tied_row(b, &s, &at, length * s.r.shape.scale, res);
+    if (law_looks(b, &at))
+      tied_row(b, &s, &at, length * s.r.shape.scale, res);
   law_set_free(&s);
   return law_refused(status);
 }
 
-const struct law law_probes[] = {{"equal-scores", plain, equal_scores},
-                                 {"one-hot", names_fit, one_hot},
-                                 {"dominating-lse", names_fit, dominating_lse},
-                                 {"tied-winners", winners_fit, tied_winners},
-                                 {NULL, NULL, NULL}};
+const struct law law_probes[] = {{"equal-scores", plain, equal_scores, 1},
+                                 {"one-hot", names_fit, one_hot, 4},
+                                 {"dominating-lse", names_fit, dominating_lse, 4},
+                                 {"tied-winners", winners_fit, tied_winners, 1},
+                                 {NULL, NULL, NULL, 0}};

@@ -305,12 +305,12 @@ static int split_merge(struct law_bench *b, struct law_result *res)
   return law_refused(status);
 }
 
-const struct law law_relations[] = {{"key-order", keys_alike, key_order},
-                                    {"keys-twice", keys_alike, keys_twice},
-                                    {"logit-shift", shifts, logit_shift},
-                                    {"expanded-heads", shares_heads, expanded_heads},
-                                    {"layout", uniform, layout},
-                                    {"one-by-one", batched, one_by_one},
-                                    {"last-row", aligned_below, last_row},
-                                    {"split-merge", splits, split_merge},
-                                    {NULL, NULL, NULL}};
+const struct law law_relations[] = {{"key-order", keys_alike, key_order, 1},
+                                    {"keys-twice", keys_alike, keys_twice, 2},
+                                    {"logit-shift", shifts, logit_shift, 2},
+                                    {"expanded-heads", shares_heads, expanded_heads, 1},
+                                    {"layout", uniform, layout, 1},
+                                    {"one-by-one", batched, one_by_one, 1},
+                                    {"last-row", aligned_below, last_row, 1},
+                                    {"split-merge", splits, split_merge, 1},
+                                    {NULL, NULL, NULL, 0}};

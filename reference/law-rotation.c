@@ -219,8 +219,8 @@ static int origin(struct law_bench *b, struct law_result *res)
   return law_refused(status);
 }
 
-const struct law law_rotations[] = {{"rotation-parts", has_parts, parts},
-                                    {"rotation-lengths", always, lengths},
-                                    {"rotation-distances", has_distances, distances},
-                                    {"rotation-origin", has_origin, origin},
-                                    {NULL, NULL, NULL}};
+const struct law law_rotations[] = {{"rotation-parts", has_parts, parts, 1},
+                                    {"rotation-lengths", always, lengths, 1},
+                                    {"rotation-distances", has_distances, distances, 1},
+                                    {"rotation-origin", has_origin, origin, 1},
+                                    {NULL, NULL, NULL, 0}};

@@ -101,6 +101,8 @@ static int value_range(struct law_bench *b, struct law_result *res)
   if (status)
     goto out;
   for (struct law_place at = law_first(s, LAW_O); law_there(s, &at); law_next(s, LAW_O, &at)) {
+    if (!law_looks(b, &at))
+      continue;
     bool any = range_of(s, &at, lo, hi);
     double bound = t.o[ref_stats_index(&s->r, at.seq, at.head, at.row)];
     for (int64_t c = 0; c < s->p.dv && res->state != LAW_FAIL; c++) {
@@ -129,6 +131,8 @@ static int unit_values(struct law_bench *b, struct law_result *res)
   if (status || (status = law_open(&y.p, b->subject->numerics, &r)))
     goto out;
   for (struct law_place at = law_first(&y, LAW_O); law_there(&y, &at); law_next(&y, LAW_O, &at)) {
+    if (!law_looks(b, &at))
+      continue;
     double n = (double)law_visible(&y, at.seq, at.row), sums = 4 * (n + 8) * REF_U;
     double bound = r.units.store + r.units.prob + n * fmax(r.units.eta, REF_TINY) +
                    (r.units.truncates ? 2 : 1) * sums;
@@ -141,7 +145,7 @@ out:
   return law_refused(status);
 }
 
-const struct law law_values[] = {{"value-sum", forward, value_sum},
-                                 {"value-range", no_dropout, value_range},
-                                 {"unit-values", no_dropout, unit_values},
-                                 {NULL, NULL, NULL}};
+const struct law law_values[] = {{"value-sum", forward, value_sum, 3},
+                                 {"value-range", no_dropout, value_range, 1},
+                                 {"unit-values", no_dropout, unit_values, 1},
+                                 {NULL, NULL, NULL, 0}};

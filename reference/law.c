@@ -37,6 +37,66 @@ const char *law_name(int i)
   return l ? l->name : NULL;
 }
 
+/* ---- how much work ----------------------------------------------------------------------------
+ */
+
+#define LOOKS 1e8       /* pairs of a row and a key that a law may look at */
+#define FEW_SCORES 256. /* a token */
+
+/* Of op=rope, which has none, elements of the operands. */
+static double scores_of(const struct attn_problem *p)
+{
+  double rows = (double)(attn_problem_total_q(p) * p->hq + attn_problem_total_k(p) * p->hkv);
+  if (p->op == ATTN_ROPE)
+    return rows * (double)(p->d + p->dv);
+  return attn_problem_pairs(p) * (double)p->hq;
+}
+
+static double looks_of(const struct attn_problem *p)
+{
+  double looks = 0;
+  for (int64_t s = 0; s < p->b; s++) {
+    int64_t sq, sk;
+    attn_problem_seq(p, s, &sq, &sk);
+    looks += (double)p->hq * (double)sq * (double)sk;
+  }
+  return looks;
+}
+
+static bool is_short(const struct attn_problem *p, const struct law_subject *subject)
+{
+  return scores_of(p) <= subject->scores_max;
+}
+
+static int64_t stride_of(const struct attn_problem *p, const struct law_subject *subject)
+{
+  double looks = is_short(p, subject) ? 0 : looks_of(p);
+  return looks <= LOOKS ? 1 : 1 + (int64_t)(looks / LOOKS);
+}
+
+/* NULL, or why a law of so many runs is not tried. */
+static const char *too_long(const struct attn_problem *p, const struct law_subject *subject,
+                            int runs)
+{
+  double queries = (double)(attn_problem_total_q(p) * p->hq);
+  double keys = (double)(attn_problem_total_k(p) * p->hkv), width = (double)(p->d + p->dv);
+  double work = (1 + runs) * width * (scores_of(p) / 4 + 8 * (queries + keys));
+  if (is_short(p, subject))
+    return NULL;
+  if (p->op == ATTN_ROPE)
+    return "too many elements to rotate";
+  if (p->op == ATTN_BWD)
+    return "backward of many scores: its laws look at all of them";
+  if (scores_of(p) > FEW_SCORES * (queries + keys))
+    return "too many scores a token";
+  return work > subject->work_max ? "too many tokens for the runs that it takes" : NULL;
+}
+
+const char *law_too_long(const struct attn_problem *p, const struct law_subject *subject, int i)
+{
+  return too_long(p, subject, law_of(i)->runs);
+}
+
 /* The base runs twice: what does not repeat its bits is not asked for bits. */
 static int bench_open(struct law_bench *b, const struct attn_problem *p,
                       const struct law_subject *subject)
@@ -44,6 +104,7 @@ static int bench_open(struct law_bench *b, const struct attn_problem *p,
   struct law_set again;
   memset(b, 0, sizeof *b);
   b->subject = subject;
+  b->stride = stride_of(p, subject);
   int status = law_set_make(&b->base, p, false);
   if (status)
     return status;
@@ -83,12 +144,22 @@ int law_check(const struct attn_problem *p, const struct law_subject *subject,
   struct law_bench b;
   for (int i = 0; i < LAWS_MAX; i++)
     result[i] = (struct law_result){LAW_NONE, ""};
+  if (too_long(p, subject, 1)) {
+    for (int i = 0; law_of(i); i++)
+      result[i].state = LAW_UNTRIED;
+    return ATTN_OK;
+  }
   int status = bench_open(&b, p, subject);
   if (status)
     return law_refused(status);
-  for (int i = 0; law_of(i) && !status; i++)
-    if (concerns(law_of(i), &b))
+  for (int i = 0; law_of(i) && !status; i++) {
+    if (!concerns(law_of(i), &b))
+      continue;
+    if (law_too_long(p, subject, i))
+      result[i].state = LAW_UNTRIED;
+    else
       status = law_of(i)->check(&b, &result[i]);
+  }
   law_set_free(&b.base);
   return status;
 }
@@ -167,7 +238,7 @@ int law_observe(const struct attn_problem *p, const struct law_subject *subject,
 {
   struct law_bench b;
   *out = (struct law_properties){-1, -1, ""};
-  if (p->op == ATTN_ROPE)
+  if (p->op == ATTN_ROPE || too_long(p, subject, 1) || stride_of(p, subject) > 1)
     return ATTN_OK;
   int status = bench_open(&b, p, subject);
   if (status)

@@ -57,13 +57,17 @@ struct law_subject {
   void (*fill)(void *ctx, struct law_set *s);
   void *ctx;
   uint64_t seed;
+  /* Beyond so many scores only laws are tried whose work (multiply-adds, about) is below this, on a
+   * problem of few scores a token, forward; and of rows that take a look at every key, some. */
+  double scores_max, work_max;
 };
 
-enum law_state { LAW_NONE = -1, LAW_FAIL, LAW_PASS };
+enum law_state { LAW_UNTRIED = -2, LAW_NONE, LAW_FAIL, LAW_PASS };
 
 #define LAW_TEXT 224
 struct law_result {
-  enum law_state state; /* LAW_NONE: does not apply, or the related problem is refused */
+  enum law_state state; /* LAW_NONE: does not apply, or the related problem is refused; LAW_UNTRIED:
+                           law_too_long says why */
   char text[LAW_TEXT];  /* what failed */
 };
 
@@ -81,6 +85,8 @@ const char *law_name(int i);
  * refusal. */
 int law_check(const struct attn_problem *p, const struct law_subject *subject,
               struct law_result result[LAWS_MAX]);
+/* NULL, or why law i is not tried on p. */
+const char *law_too_long(const struct attn_problem *p, const struct law_subject *subject, int i);
 int law_observe(const struct attn_problem *p, const struct law_subject *subject,
                 struct law_properties *out);
 
@@ -91,12 +97,14 @@ struct law_bench {
   const struct law_subject *subject;
   struct law_set base;
   bool repeats[LAW_OPERANDS]; /* two runs gave the same bits */
+  int64_t stride;             /* of the rows that a look at all keys is taken for */
 };
 
 struct law {
   const char *name;
   bool (*applies)(const struct law_bench *b);
   int (*check)(struct law_bench *b, struct law_result *res);
+  int runs; /* that it makes, about */
 };
 
 /* NULL-ended */
@@ -152,6 +160,13 @@ const char *law_operand_name(enum law_operand op);
 /* Does query `row` of a sequence see key j? How many keys does it see? */
 bool law_sees(const struct law_set *s, int64_t seq, int64_t row, int64_t j);
 int64_t law_visible(const struct law_set *s, int64_t seq, int64_t row);
+
+/* Is this one of the rows for which laws look at every key? All of a short problem; of a long one
+ * the last of each sequence and every so many. */
+static inline bool law_looks(const struct law_bench *b, const struct law_place *at)
+{
+  return at->row % b->stride == 0 || at->row == b->base.r.seqs[at->seq].sq - 1;
+}
 
 /* law-reduction.c */
 int law_reduction(const struct law_bench *b, char *text, size_t len);

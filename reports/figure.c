@@ -10,6 +10,7 @@
 
 #include "reports/figure.h"
 #include "reports/lengths.h"
+#include "reports/matrix.h"
 
 static const struct figure figures[] = {
     {"throughput", "Throughput",
@@ -63,7 +64,7 @@ int report_figures(struct report *r, char *err, size_t errlen)
       if (f->draw(r, &r->views[i], f, err, errlen))
         return -1;
     }
-  return 0;
+  return draw_matrix(r, err, errlen);
 }
 
 /* "NVIDIA H200 · cold cache, rested" -> "nvidia-h200-cold-cache-rested" */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "harness/record/store.h"
+#include "reports/matrix.h"
 #include "reports/model.h"
 #include "reports/serving.h"
 
@@ -224,7 +225,10 @@ static int load_file(struct report *r, int i, char *err, size_t errlen)
       snprintf(err, errlen, "%s: out of memory while reading results", f->path);
     return -1;
   }
-  f->bad += bad;
+  if (matrix_load(r, f->path, &f->mutants, err, errlen))
+    return -1;
+  f->bad += bad - f->mutants;
+  r->summary.mutants += f->mutants;
   r->summary.records += f->records;
   r->summary.bad_lines += f->bad;
   r->summary.newer += f->newer;
@@ -262,11 +266,12 @@ int report_load(struct report *r, const char *const *files, int nfiles, char *er
     if (load_file(r, i, err, errlen))
       return -1;
   }
-  if (!r->nloaded && !r->nserving) {
+  matrix_sort(r);
+  if (!r->nloaded && !r->nserving && !r->nmutants) {
     say_empty(r, err, errlen);
     return -1;
   }
-  if (sort_superseded(r)) {
+  if (r->nloaded && sort_superseded(r)) {
     snprintf(err, errlen, "report: out of memory");
     return -1;
   }
@@ -286,6 +291,7 @@ void report_free(struct report *r)
   }
   for (int i = 0; i < r->nfigures; i++)
     table_free(r->figures[i].values);
+  matrix_free(r);
   free(r->files);
   free(r->rows);
   free(r->devices);

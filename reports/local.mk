@@ -7,6 +7,7 @@ libattnbench_a_SOURCES += \
   reports/figure-drift.c \
   reports/figure-error.c \
   reports/figure-lengths.c \
+  reports/figure-matrix.c \
   reports/figure-roofline.c \
   reports/figure-serving-bars.c \
   reports/figure-serving-prefill.c \
@@ -20,6 +21,7 @@ libattnbench_a_SOURCES += \
   reports/length-words.c \
   reports/lengths.c reports/lengths.h \
   reports/load.c \
+  reports/matrix.c reports/matrix.h \
   reports/model.h \
   reports/page-words.c \
   reports/page.c reports/page.h \
@@ -28,6 +30,7 @@ libattnbench_a_SOURCES += \
   reports/svg.c \
   reports/table-devices.c \
   reports/table-fits.c \
+  reports/table-matrix.c \
   reports/table-results.c \
   reports/table-serving.c \
   reports/table-summary.c \

@@ -18,11 +18,13 @@
 #include "reports/table.h"
 
 #define REPORT_STATUSES (STATUS_CRASH + 1)
+#define REPORT_REGIMES 32
+#define MATRIX_GROUPS 7
 
 struct report_file {
   const char *path;
   char label[80]; /* tells the files of one report apart */
-  int records, bad, newer;
+  int records, mutants, bad, newer;
 };
 
 struct report_row {
@@ -87,6 +89,10 @@ struct report {
   int nfigures;
   struct report_serving *serving; /* serving.h: no rows, they have no problem to be compared in */
   int nserving;
+  struct report_mutant *mutants; /* the kill matrix (matrix.h) */
+  int nmutants;
+  char regimes[REPORT_REGIMES][32]; /* kinds of inputs in it */
+  int nregimes;
   struct report_summary summary;
   const char *outdir;
   const char *gnuplot; /* NULL: there is none */

@@ -73,6 +73,8 @@ static void files(const struct report *r, FILE *out)
     fputs(i ? "<br>" : "", out);
     write_escaped(out, ESCAPE_HTML, f->path);
     fprintf(out, ": %d record%s", f->records, f->records == 1 ? "" : "s");
+    if (f->mutants)
+      fprintf(out, ", %d rows of a kill matrix", f->mutants);
     if (f->bad)
       fprintf(out, ", <strong>%d torn or foreign line%s skipped</strong>", f->bad,
               f->bad == 1 ? "" : "s");
@@ -116,7 +118,8 @@ void page_heading(const struct report *r, FILE *out)
   fputs("<h1>Attention: exactness, bytes, time</h1>\n<p class=\"device\">", out);
   write_escaped(out, ESCAPE_HTML, text);
   fputs("</p>\n<dl>\n", out);
-  dates(r, text, sizeof text);
+  if (r->nrows || r->nserving)
+    dates(r, text, sizeof text);
   item(out, "measured", text);
   distinct_texts(r, "", "suite", text, sizeof text);
   item(out, "suites", text);
@@ -130,7 +133,8 @@ void page_heading(const struct report *r, FILE *out)
   item(out, "nvcc", text);
   files(r, out);
   fputs("</dl>\n", out);
-  verdict(r, out);
+  if (r->nrows || r->nserving)
+    verdict(r, out);
   if (r->summary.note[0]) {
     fputs("<p class=\"note\">", out);
     write_escaped(out, ESCAPE_HTML, r->summary.note);

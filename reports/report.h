@@ -15,6 +15,7 @@
 
 struct report_summary {
   int records;    /* read */
+  int mutants;    /* lines of a kill matrix (verify --mutants --out) read */
   int bad_lines;  /* torn or foreign, skipped */
   int newer;      /* written by a later schema, skipped */
   int superseded; /* a later record of the same case stands for them */

@@ -100,6 +100,10 @@ cli_tests = \
   tests/cli/quickstart.sh \
   tests/cli/report.sh \
   tests/cli/seeds.sh \
+  tests/cli/semantics.sh \
+  tests/cli/faults.sh \
+  tests/cli/long.sh \
+  tests/cli/zoo-data.sh \
   tests/cli/serve.sh
 TESTS += $(cli_tests)
 EXTRA_DIST += tests/unit/simulate.h tests/flip.h
@@ -110,6 +114,15 @@ EXTRA_DIST += $(cli_tests) tests/tap.h tests/tap.sh
 mutant_tests = tests/mutants/kill.sh tests/mutants/kill-cuda.sh
 TESTS += $(mutant_tests)
 EXTRA_DIST += tests/mutants
+
+# Sanitizers, on the host and on a GPU; not part of check.
+EXTRA_DIST += tests/sanitize.sh
+check-sanitize: all
+	$(MAKE) check TESTS=
+	CC='$(CC)' $(SHELL) $(srcdir)/tests/sanitize.sh $(srcdir) .
+clean-local:
+	rm -rf sanitize
+.PHONY: check-sanitize
 
 # Records that nobody measured, for reports and the schema.
 check_PROGRAMS += tests/records/synthetic

@@ -24,7 +24,10 @@ static int report(struct options *o)
     printf("skipped %d record%s of a newer schema\n", sum.newer, sum.newer == 1 ? "" : "s");
   if (sum.note[0])
     printf("%s\n", sum.note);
-  printf("report: %d records, %d figures: %s/index.html\n", sum.records, sum.figures, dir);
+  printf("report: %d records, ", sum.records);
+  if (sum.mutants)
+    printf("%d rows of a kill matrix, ", sum.mutants);
+  printf("%d figures: %s/index.html\n", sum.figures, dir);
   return EXIT_OK;
 }
 

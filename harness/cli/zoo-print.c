@@ -188,22 +188,30 @@ bool zoo_print(const struct zoo *z)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+static json_t *regimes_json(unsigned regimes)
+{
+  json_t *list = json_array();
+  for (int i = 0; regime_at(i); i++)
+    if (regimes >> i & 1)
+      json_array_append_new(list, json_string(regime_at(i)->name));
+  return list;
+}
+
 static json_t *row_json(const struct zoo_row *r)
 {
-  json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:i}", "mutant", r->name, "kind", r->kind, "base",
-                        r->base, "check", r->killer, "clean", r->clean, "reached", r->reached,
-                        "cases", r->cases);
-  json_t *killed = json_object();
+  json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:b,s:b,s:i}", "schema", ZOO_SCHEMA, "mutant",
+                        r->name, "kind", r->kind, "base", r->base, "check", r->killer, "clean",
+                        r->clean, "reached", r->reached, "cases", r->cases);
+  json_t *killed = json_object(), *alarms = json_object();
   for (int c = 0; c < ZOO_CHECKS; c++) {
     if (!r->killed[c])
       continue;
-    json_t *list = json_array();
-    for (int i = 0; regime_at(i); i++)
-      if (r->killed[c] >> i & 1)
-        json_array_append_new(list, json_string(regime_at(i)->name));
-    json_object_set_new(killed, zoo_check_name(c), list);
+    json_object_set_new(killed, zoo_check_name(c), regimes_json(r->killed[c]));
+    json_object_set_new(alarms, zoo_check_name(c), json_integer(r->alarms[c]));
   }
+  json_object_set_new(o, "regimes", regimes_json(~0u));
   json_object_set_new(o, "killed", killed);
+  json_object_set_new(o, "alarms", alarms);
   json_object_set_new(o, "equivalent", r->equivalent[0] ? json_string(r->equivalent) : json_null());
   return o;
 }

@@ -115,6 +115,16 @@ static json_t *rope_json(const struct ref_rope_drift *x)
   return o;
 }
 
+/* Laws that apply, or may, and were not tried: why. */
+static json_t *left_out_json(const struct record *r)
+{
+  json_t *o = json_object();
+  for (int i = 0; i < law_count(); i++)
+    if (r->law[i] == LAW_UNTRIED)
+      put_text(o, law_name(i), r->laws_left_out);
+  return o;
+}
+
 static json_t *verify_json(const struct record *r)
 {
   if (!r->verified && r->guards_intact < 0)
@@ -138,6 +148,7 @@ static json_t *verify_json(const struct record *r)
   put(o, "checks", checks);
   if (r->problem.op == ATTN_ROPE && seen)
     put(o, "rope", rope_json(&v->drift));
+  put(o, "left_out", left_out_json(r));
   put(o, "properties", properties_json(r));
   return o;
 }

@@ -12,6 +12,7 @@
 #include "harness/device/instrument.h"
 #include "reference/law.h"
 
+#define ZOO_SCHEMA "attnbench-zoo-1" /* of a line of the kill matrix: profiles/zoo.schema.json */
 #define RECORD_SCHEMA 1
 #define RECORD_KERNELS 16
 
@@ -46,6 +47,7 @@ struct record {
   int rerun_bitwise;   /* 1 same bits twice, 0 not, -1 not tried */
   int guards_intact, inputs_unchanged; /* checks; -1 not tried */
   int8_t law[LAWS_MAX];                /* enum law_state of law i */
+  char laws_left_out[96];              /* why some are LAW_UNTRIED */
   struct law_properties properties;
   struct record_rules rules;
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/record/record.h"
 #include "harness/record/store.h"
 #include "impl/echo.h"
 
@@ -150,8 +151,17 @@ static int is_record(json_t *j)
          json_is_string(json_object_get(j, "impl")) && json_is_string(json_object_get(j, "status"));
 }
 
-int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx), void *ctx,
-               int *bad, char *err, size_t errlen)
+static int is_zoo(json_t *j)
+{
+  const char *schema = json_string_value(json_object_get(j, "schema"));
+  return schema && !strcmp(schema, ZOO_SCHEMA) && json_is_string(json_object_get(j, "mutant")) &&
+         json_is_object(json_object_get(j, "killed")) &&
+         json_is_array(json_object_get(j, "regimes"));
+}
+
+static int read_lines(const char *path, int (*is)(json_t *j),
+                      int (*each)(json_t *record, int line, void *ctx), void *ctx, int *bad,
+                      char *err, size_t errlen)
 {
   FILE *f = fopen(path, "r");
   char *text = NULL;
@@ -165,7 +175,7 @@ int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx
   while (!status && getline(&text, &size, f) >= 0) {
     json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     line++;
-    if (is_record(j))
+    if (is(j))
       status = each(j, line, ctx);
     else if (text[strspn(text, " \t\r\n")])
       ++*bad;
@@ -178,4 +188,16 @@ int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx
   free(text);
   fclose(f);
   return status;
+}
+
+int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx), void *ctx,
+               int *bad, char *err, size_t errlen)
+{
+  return read_lines(path, is_record, each, ctx, bad, err, errlen);
+}
+
+int store_read_zoo(const char *path, int (*each)(json_t *line, int number, void *ctx), void *ctx,
+                   int *bad, char *err, size_t errlen)
+{
+  return read_lines(path, is_zoo, each, ctx, bad, err, errlen);
 }

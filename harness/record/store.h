@@ -33,5 +33,8 @@ int store_writable(const char *path, char *err, size_t errlen);
  * counted in *bad and skipped. -1 and a line in err if the file cannot be read. */
 int store_read(const char *path, int (*each)(json_t *record, int line, void *ctx), void *ctx,
                int *bad, char *err, size_t errlen);
+/* The same for the lines of a kill matrix (verify --mutants --out). */
+int store_read_zoo(const char *path, int (*each)(json_t *line, int number, void *ctx), void *ctx,
+                   int *bad, char *err, size_t errlen);
 
 #endif

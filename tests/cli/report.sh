@@ -34,6 +34,24 @@ said=$("$ATTNBENCH" report "$tmp/results.jsonl" --out "$tmp/report" 2>&1)
 is $? 0 "a torn last line is no failure"
 case $said in *"skipped 1 torn"*) ok 0 "but it is said" ;; *) ok 1 "but it is said" ;; esac
 
+# A kill matrix, alone and beside records.
+matrix=$srcdir/profiles/baselines/zoo-cpu.jsonl
+rows=$(wc -l < "$matrix")
+said=$("$ATTNBENCH" report "$matrix" --out "$tmp/matrix" 2>&1)
+is $? 0 "a kill matrix alone makes a report"
+case $said in *"0 records, $rows rows of a kill matrix"*) ok 0 "it says what it read" ;; *) ok 1 "it says what it read: $said" ;; esac
+is "$(grep -c '^| attnbench, all of it ' "$tmp/matrix/tables/scores.md")" 1 "its scores are a table"
+is "$(($(wc -l < "$tmp/matrix/tables/matrix.csv") - 1))" "$rows" "so is every planted fault"
+case $(cat "$tmp/matrix/index.html") in *'id="scores"'*) ok 0 "the page has them" ;; *) ok 1 "the page has them" ;; esac
+"$ATTNBENCH" report "$tmp/results.jsonl" "$matrix" --out "$tmp/both" > /dev/null 2>&1
+is $? 0 "records and a kill matrix make one report"
+cmp -s "$tmp/both/tables/results.csv" "$tmp/report/tables/results.csv"
+ok $? "with the same results"
+cmp -s "$tmp/both/tables/scores.csv" "$tmp/matrix/tables/scores.csv"
+ok $? "and the same scores"
+said=$("$ATTNBENCH" report "$srcdir/README.md" --out "$tmp/none" 2>&1)
+is $? 2 "what is neither is refused"
+
 # bad PATTERN ARGS...
 bad() {
   pattern=$1

@@ -83,7 +83,8 @@ int main(void)
     skip("no baselines are recorded");
   else
     for (size_t i = 0; i < found.gl_pathc; i++)
-      file(found.gl_pathv[i]);
+      if (!strstr(found.gl_pathv[i], "/zoo-")) /* a kill matrix is no record */
+        file(found.gl_pathv[i]);
   globfree(&found);
 #else
   (void)pattern, (void)srcdir, (void)found, (void)file;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reference-paged.c - SEMANTICS 1.10: the reference on a paged cache gives, to the last bit, what
- * it gives on the contiguous one; slots past the end and pages that nobody owns are NaN throughout.
- * SEMANTICS 1.13: on an e4m3 cache it gives what it gives on the numbers times their scales.
+ * reference-paged.c - SEMANTICS 1.10, 1.11: the reference on a paged cache gives, to the last bit,
+ * what it gives on the contiguous one; slots past the end and pages that nobody owns are NaN
+ * throughout. SEMANTICS 1.13: on an e4m3 cache it gives what it gives on the numbers times their
+ * scales.
  */
 #include "config.h"
 
@@ -93,7 +94,7 @@ static void against_contiguous(struct attn_problem p, int64_t page, const char *
   args.v = pool(&f, &f.a.v, page, pages, p.dv);
   args.block_table = table;
   args.block_table_stride = stride;
-  ok(same_rows(&f, &p, &args), "1.10 pages of %lld: %s", (long long)page, what);
+  ok(same_rows(&f, &p, &args), "1.10, 1.11 pages of %lld: %s", (long long)page, what);
   args.block_table = NULL;
   double o[13], lse;
   ok(ref_row_host(&p, &args, 0, 0, 0, o, &lse) == ATTN_EINVAL, "no table is no cache");
@@ -129,6 +130,40 @@ static void verdict(void)
   table[stride + 1] = kept;
   good = !ref_verify_host(&p, &exact, &args, NULL, &v);
   ok(good && !v.pass, "and with pages of two sequences exchanged it fails");
+  free(args.k.data);
+  free(args.v.data);
+  fixture_close(&f);
+}
+
+/* Two sequences begin with the same keys, which lie in the pages of the first alone. */
+static void prefix(void)
+{
+  struct attn_problem p = small;
+  struct fixture f;
+  p.b = 2;
+  fixture_open(&f, &p, IID, 11);
+  p.prefix = 8;
+  f.p.page = p.page = 4;
+  for (int64_t g = 0; g < p.hkv; g++)
+    for (int64_t j = 0; j < p.prefix; j++) {
+      for (int64_t c = 0; c < p.d; c++)
+        put(&f, &f.a.k, at_k(&f, &f.a.k, 1, g, j) + c,
+            get(&f, &f.a.k, at_k(&f, &f.a.k, 0, g, j) + c));
+      for (int64_t c = 0; c < p.dv; c++)
+        put(&f, &f.a.v, at_k(&f, &f.a.v, 1, g, j) + c,
+            get(&f, &f.a.v, at_k(&f, &f.a.v, 0, g, j) + c));
+    }
+  int64_t pages = pages_of(&f), stride = attn_problem_pages(&p, p.sk);
+  int32_t table[16];
+  for (int64_t i = 0; i < f.nseq * stride; i++)
+    table[i] = (int32_t)page_of(&f, i % stride < 2 ? 0 : i / stride, i % stride, pages);
+  struct attn_args args = f.a;
+  args.k = pool(&f, &f.a.k, p.page, pages, p.d);
+  args.v = pool(&f, &f.a.v, p.page, pages, p.dv);
+  args.block_table = table;
+  args.block_table_stride = stride;
+  ok(same_rows(&f, &p, &args),
+     "1.15 sequences that share the pages of a prefix: each its own result");
   free(args.k.data);
   free(args.v.data);
   fixture_close(&f);
@@ -214,6 +249,7 @@ int main(void)
   p.runs[2] = (struct attn_run){1, 5, 21};
   against_contiguous(p, 4, "ragged");
   verdict();
+  prefix();
   e4m3();
   return done_testing();
 }

@@ -177,7 +177,7 @@ static void test_baselines(void)
   while (dir && (e = readdir(dir))) {
     char path[512], why[512];
     int bad = 0, foreign = 0;
-    if (!strstr(e->d_name, ".jsonl"))
+    if (!strstr(e->d_name, ".jsonl") || !strncmp(e->d_name, "zoo-", 4))
       continue;
     snprintf(path, sizeof path, "profiles/baselines/%.200s", e->d_name);
     int status = store_read(source(path), check_line, &bad, &foreign, why, sizeof why);
@@ -185,6 +185,23 @@ static void test_baselines(void)
   }
   if (dir)
     closedir(dir);
+}
+
+/* The kill matrix has a schema of its own. */
+static void test_zoo(void)
+{
+  json_t *of_records = schema;
+  int bad = 0, foreign = 0;
+  char why[512];
+  schema = json_load_file(source("profiles/zoo.schema.json"), JSON_REJECT_DUPLICATES, NULL);
+  if (ok(schema != NULL, "the schema of the kill matrix is JSON")) {
+    ok(undescribed(schema, "line") == 0, "every member is described");
+    int status = store_read_zoo(source("profiles/baselines/zoo-cpu.jsonl"), check_line, &bad,
+                                &foreign, why, sizeof why);
+    ok(!status && !bad && !foreign, "every line of the recorded kill matrix is valid");
+    json_decref(schema);
+  }
+  schema = of_records;
 }
 
 int main(void)
@@ -202,6 +219,7 @@ int main(void)
   test_unknown_record();
   test_full_record();
   test_baselines();
+  test_zoo();
   json_decref(pass_record);
   json_decref(schema);
   return done_testing();

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# sanitize.sh SOURCES BUILD - what make check-sanitize runs: the unit tests under the address and
+# undefined-behaviour sanitizers, in BUILD/sanitize; and where there is an NVIDIA GPU, the kernels
+# under each tool of compute-sanitizer. Exit 1 if anything was found.
+#
+# HOST_TESTS names tests (default: those of the reference, the cpu implementations and the harness);
+# GPU_TOOLS the tools.
+set -u
+src=$(cd "$1" && pwd) build=$(cd "$2" && pwd)
+found=0
+say() { printf 'check-sanitize: %s\n' "$*"; }
+
+# ---- host ----------------------------------------------------------------------------------------
+
+tests=${HOST_TESTS:-$(cd "$src" && ls tests/unit/*.c | sed 's/\.c$//' | grep -v 'cudnn\|cupti')}
+flags='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
+
+# Leaks are not looked for: a worker that ends leaves its memory to the system.
+ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:${ASAN_OPTIONS:-}
+UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
+export ASAN_OPTIONS UBSAN_OPTIONS
+
+host_build() {
+  mkdir -p "$build/sanitize" && cd "$build/sanitize" || return 1
+  [ -f Makefile ] ||
+    "$src/configure" -q --without-cuda CC="${CC:-cc}" CFLAGS="$flags" LDFLAGS="$flags" || return 1
+  # shellcheck disable=SC2086 # a list of names
+  make -s -j"$(nproc)" attnbench $tests
+}
+
+if host_build > "$build/sanitize.log" 2>&1; then
+  for t in $tests; do
+    if (cd "$build/sanitize" && srcdir="$src" builddir=. ATTNBENCH="$build/sanitize/attnbench" \
+      ATTNBENCH_DATADIR="$src" "./$t") > "$build/sanitize/out" 2>&1 &&
+      ! grep -q '^not ok\|ERROR: AddressSanitizer\|runtime error:' "$build/sanitize/out"; then
+      say "clean: $t"
+    else
+      found=1
+      say "FOUND: $t"
+      grep -A 12 '^not ok\|ERROR: AddressSanitizer\|runtime error:' "$build/sanitize/out" | head -n 40
+    fi
+  done
+else
+  found=1
+  say "FAILED: the build with $flags (all of its output: $build/sanitize.log)"
+  tail -n 20 "$build/sanitize.log"
+fi
+
+# ---- GPU -----------------------------------------------------------------------------------------
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null)
+if ! grep -q '^#define HAVE_CUDA' "$build/config.h"; then
+  say "skip GPU: configured without CUDA"
+elif ! nvidia-smi -L 2> /dev/null | grep -q '^GPU'; then
+  say "skip GPU: there is none (nvidia-smi -L)"
+elif [ -z "$sanitizer" ]; then
+  say "skip GPU: compute-sanitizer is missing; it comes with the CUDA toolkit"
+else
+  for tool in ${GPU_TOOLS:-memcheck racecheck synccheck initcheck}; do
+    for run in "tests/gpu/kernels" "attnbench verify --device cuda --suite verify-fast --timeout 600"; do
+      log=$build/sanitize-$tool.log
+      # shellcheck disable=SC2086 # a command with its arguments
+      if (cd "$build" && srcdir="$src" builddir=. ATTNBENCH_DATADIR="$src" "$sanitizer" \
+        --tool "$tool" --target-processes all --error-exitcode 9 ./$run) > "$log" 2>&1; then
+        say "clean: $tool: $run"
+      else
+        found=1
+        say "FOUND: $tool: $run (all of it: $log)"
+        grep -m 20 '^=========\|^not ok\|^fail' "$log"
+      fi
+    done
+  done
+fi
+exit $found
