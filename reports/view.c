@@ -306,12 +306,22 @@ static bool same_name_elsewhere(const struct report *r, const struct report_devi
   return false;
 }
 
+/* Files with devices: a kill matrix has none. */
+static bool several_files(const struct report *r)
+{
+  for (int i = 1; i < r->ndevices; i++)
+    if (r->devices[i].file != r->devices[0].file)
+      return true;
+  return false;
+}
+
 void report_device_title(const struct report *r, const struct report_device *d, char *buf,
                          size_t len)
 {
   const char *card = json_string_value(json_object_get(d->json, "uuid_hash"));
-  snprintf(buf, len, "%s%s%s", r->nfiles > 1 ? r->files[d->file].label : "",
-           r->nfiles > 1 ? ": " : "", d->name);
+  bool several = several_files(r);
+  snprintf(buf, len, "%s%s%s", several ? r->files[d->file].label : "", several ? ": " : "",
+           d->name);
   size_t n = strlen(buf);
   if (card && same_name_elsewhere(r, d))
     snprintf(buf + n, len - n, " (%.4s)", card);
