@@ -215,7 +215,6 @@ struct attn_plan *attn_plan_create(const struct attn_problem *p, struct attn_til
   if (!plan)
     return NULL;
   plan->p = *p;
-  plan->size = attn_dtype_size(p->dtype);
   plan->scale = (float)attn_problem_scale(p);
   plan->group = p->hq / p->hkv;
   plan->q = q;

@@ -51,7 +51,6 @@ struct attn_tiling {
 
 struct attn_plan {
   struct attn_problem p;
-  size_t size; /* bytes of a stored element */
   float scale;
   int64_t group; /* query heads per KV head */
   int64_t total_q, total_k;
