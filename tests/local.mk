@@ -169,6 +169,15 @@ tests/broken/broken.so: tests/broken/broken.c tests/cheats/honest.h
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/broken/broken.c -lm
 
+# Attention that serve must not give a time to.
+check_DATA += tests/serve/short.so
+CLEANFILES += tests/serve/short.so
+EXTRA_DIST += tests/serve/short.c
+tests/serve/short.so: tests/serve/short.c
+	@$(MKDIR_P) tests/serve
+	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
+	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/serve/short.c -lm
+
 # Implementations of known speed, before and after a planted slowdown.
 check_DATA += tests/steady/before.so tests/steady/after.so
 CLEANFILES += tests/steady/before.so tests/steady/after.so

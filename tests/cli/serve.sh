@@ -84,6 +84,15 @@ if [ -n "$(command -v gnuplot)" ]; then
   done
 fi
 
+# No speed without a verdict.
+rm -f "$tmp/records"
+out=$("$ATTNBENCH" serve --plugin "$builddir/tests/serve/short.so" --impl test/short --requests 2 \
+  --layers 1 --prefix off --out "$tmp/records" 2> /dev/null)
+is $? 1 "attention with one key too few exits 1"
+has "$out" "FAIL: logits differ" "and is told"
+has "$(cat "$tmp/records")" '"status":"fail"' "its record is a failure"
+ok "$(grep -c '"ttft_s"' "$tmp/records")" "and has no times"
+
 # An interrupt: the records hold what was measured.
 rm -f "$tmp/records"
 "$ATTNBENCH" serve --rate 0.001 --requests 3 --layers 1 --quiet --out "$tmp/records" 2> "$tmp/err" &
