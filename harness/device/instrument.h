@@ -27,17 +27,7 @@ struct counters {
 };
 
 /* Nothing counted yet. */
-static inline struct counters counters_unknown(void)
-{
-  double nan = __builtin_nan("");
-  return (struct counters){.dram_read_bytes = nan,
-                           .dram_write_bytes = nan,
-                           .residue_bytes = nan,
-                           .l2_bytes = nan,
-                           .tensor_flops = nan,
-                           .sm_cycles = nan,
-                           .sram_peak_bytes = nan};
-}
+struct counters counters_unknown(void);
 
 struct kernel_info {
   char name[128];
