@@ -38,6 +38,7 @@ endif
 # record/: lines of JSON, and the files that hold them.
 libattnbench_a_SOURCES += \
   harness/record/build.c harness/record/build.h \
+  harness/record/fields.h \
   harness/record/record.c harness/record/record.h \
   harness/record/store.c harness/record/store.h
 

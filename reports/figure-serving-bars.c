@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "reports/figure.h"
 #include "reports/format.h"
 #include "reports/serving.h"
 
@@ -115,11 +116,11 @@ int draw_serving_memory(struct report *r, char *err, size_t errlen)
           "title 'used', \\\n '' index 0 using 2:1:2:(100):($1-0.32):($1+0.32) with boxxyerror lc "
           "rgb '%s' title 'wasted'\n",
           c.stem, style_at(0)->color, style_at(1)->color);
-  return serving_close(&c, r, title,
-                       "All sequences at their full lengths at once: a stretch of the model's "
-                       "context each, against pages by the allocator; and the largest batch, the "
-                       "median over 16 starts in the trace.",
-                       memory_values(r), err, errlen);
+  return figure_end(&c, r, title,
+                    "All sequences at their full lengths at once: a stretch of the model's "
+                    "context each, against pages by the allocator; and the largest batch, the "
+                    "median over 16 starts in the trace.",
+                    memory_values(r), err, errlen);
 }
 
 /* ---- heads ---------------------------------------------------------------------------------- */
@@ -202,12 +203,11 @@ int draw_serving_heads(struct report *r, char *err, size_t errlen)
     return -1;
   for (int i = 0; i < 4; i++)
     heads_panel(&c, r, &heads_panels[i], i);
-  return serving_close(
-      &c, r, title,
-      "The same model with other KV heads: bytes of K and V a token in all layers, "
-      "sequences that fit the same cache, tokens a second while all of them (or "
-      "the most that were asked for) decode, and TTFT of a prompt alone.",
-      heads_values(r), err, errlen);
+  return figure_end(&c, r, title,
+                    "The same model with other KV heads: bytes of K and V a token in all layers, "
+                    "sequences that fit the same cache, tokens a second while all of them (or "
+                    "the most that were asked for) decode, and TTFT of a prompt alone.",
+                    heads_values(r), err, errlen);
 }
 
 /* ---- forks ---------------------------------------------------------------------------------- */
@@ -282,10 +282,9 @@ int draw_serving_fork(struct report *r, char *err, size_t errlen)
       "'separate sequences', \\\n '' index 0 using (0):1:(0):3:($1):($1+0.36) with boxxyerror lc "
       "rgb '%s' title 'branches, first token written'\n",
       c.stem, style_at(1)->color, style_at(0)->color);
-  return serving_close(
-      &c, r, title,
-      "By the allocator's counters: forking itself adds nothing; each branch that "
-      "writes takes its own copy of the prompt's last page, or a new page where the "
-      "prompt fills its last one.",
-      fork_values(r), err, errlen);
+  return figure_end(&c, r, title,
+                    "By the allocator's counters: forking itself adds nothing; each branch that "
+                    "writes takes its own copy of the prompt's last page, or a new page where the "
+                    "prompt fills its last one.",
+                    fork_values(r), err, errlen);
 }

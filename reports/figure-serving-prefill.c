@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "reports/figure.h"
 #include "reports/format.h"
 #include "reports/serving.h"
 
@@ -109,10 +110,10 @@ static int draw(struct report *r, const char *name, int number, char *err, size_
         c.gp);
   canvas_ylabel(&c, "TTFT (ms)", 90, 70, 460);
   plot(&c, r, name);
-  return serving_close(&c, r, "Time to first token by cached prefix",
-                       "Median over repetitions with its 95 % interval, one prompt alone; dashed: "
-                       "what FLOPs and bytes allow at the ceilings measured in the same run.",
-                       values_of(r, name), err, errlen);
+  return figure_end(&c, r, "Time to first token by cached prefix",
+                    "Median over repetitions with its 95 % interval, one prompt alone; dashed: "
+                    "what FLOPs and bytes allow at the ceilings measured in the same run.",
+                    values_of(r, name), err, errlen);
 }
 
 int draw_serving_prefill(struct report *r, char *err, size_t errlen)

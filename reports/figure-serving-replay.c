@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "reports/figure.h"
 #include "reports/format.h"
 #include "reports/serving.h"
 #include "reports/tables.h"
@@ -97,8 +98,8 @@ int draw_serving_replay(struct report *r, char *err, size_t errlen)
       n - 1, 1 - 62.0 / (bottom + FOOT));
   write_lines(&c, r);
   plot(&c, r);
-  return serving_close(&c, r, "Time to first token of a trace's requests",
-                       "Arrival to first token, open loop: median and 99th percentile with 95 % "
-                       "bootstrap intervals where there are values enough.",
-                       table_serving(r), err, errlen);
+  return figure_end(&c, r, "Time to first token of a trace's requests",
+                    "Arrival to first token, open loop: median and 99th percentile with 95 % "
+                    "bootstrap intervals where there are values enough.",
+                    table_serving(r), err, errlen);
 }

@@ -140,11 +140,9 @@ int figure_open(struct canvas *c, const struct report *r, const struct report_vi
   return 0;
 }
 
-int figure_close(struct canvas *c, struct report *r, const struct report_view *v,
-                 const struct figure *f, const char *subtitle, struct table *values, char *err,
-                 size_t errlen)
+int figure_end(struct canvas *c, struct report *r, const char *title, const char *caption,
+               struct table *values, char *err, size_t errlen)
 {
-  char where[256];
   struct report_figure *list = report_grow(r->figures, &r->nfigures, sizeof *list);
   if (!list) {
     table_free(values);
@@ -154,9 +152,17 @@ int figure_close(struct canvas *c, struct report *r, const struct report_view *v
   r->figures = list;
   struct report_figure *out = &list[r->nfigures - 1];
   out->values = values;
-  title_of(r, v, f, where, sizeof where);
-  snprintf(out->title, sizeof out->title, "%s · %s%s%s", f->title, where, *subtitle ? ": " : "",
-           subtitle);
-  snprintf(out->caption, sizeof out->caption, "%s", f->caption);
+  snprintf(out->title, sizeof out->title, "%s", title);
+  snprintf(out->caption, sizeof out->caption, "%s", caption);
   return canvas_close(c, r, out, err, errlen);
+}
+
+int figure_close(struct canvas *c, struct report *r, const struct report_view *v,
+                 const struct figure *f, const char *subtitle, struct table *values, char *err,
+                 size_t errlen)
+{
+  char where[256], title[sizeof r->figures->title];
+  title_of(r, v, f, where, sizeof where);
+  snprintf(title, sizeof title, "%s · %s%s%s", f->title, where, *subtitle ? ": " : "", subtitle);
+  return figure_end(c, r, title, f->caption, values, err, errlen);
 }

@@ -35,7 +35,10 @@ int draw_error(struct report *r, const struct report_view *v, const struct figur
 int figure_open(struct canvas *c, const struct report *r, const struct report_view *v,
                 const struct figure *f, const char *part, const char *subtitle, int width,
                 int height, char *err, size_t errlen);
-/* Closes it and appends it to the report's figures, values included (NULL: none). */
+/* Closes a canvas and appends it to the report's figures, values included (NULL: none). */
+int figure_end(struct canvas *c, struct report *r, const char *title, const char *caption,
+               struct table *values, char *err, size_t errlen);
+/* The same for figure f, with the title that figure_open gave it. */
 int figure_close(struct canvas *c, struct report *r, const struct report_view *v,
                  const struct figure *f, const char *subtitle, struct table *values, char *err,
                  size_t errlen);

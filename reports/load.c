@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/record/fields.h"
 #include "harness/record/store.h"
 #include "reports/matrix.h"
 #include "reports/model.h"
@@ -34,18 +35,6 @@ void *report_grow(void *array, int *n, size_t size)
   return array;
 }
 
-static double number(const json_t *object, const char *name)
-{
-  const json_t *j = json_object_get(object, name);
-  return json_is_number(j) ? json_number_value(j) : NAN;
-}
-
-static const char *text(const json_t *object, const char *name)
-{
-  const char *s = json_string_value(json_object_get(object, name));
-  return s ? s : "";
-}
-
 static int status_of(const char *name)
 {
   for (int s = 0; s < REPORT_STATUSES; s++)
@@ -57,10 +46,11 @@ static int status_of(const char *name)
 /* Read + written, with what L2 still holds. The io-model has no cache, so no residue. */
 static double moved_bytes(const json_t *traffic)
 {
-  double residue = number(traffic, "residue_bytes");
-  if (isnan(residue) && !strcmp(text(traffic, "source"), "io-model"))
+  double residue = field_number(traffic, "residue_bytes");
+  if (isnan(residue) && !strcmp(field_text(traffic, "source"), "io-model"))
     residue = 0;
-  return number(traffic, "dram_read_bytes") + number(traffic, "dram_write_bytes") + residue;
+  return field_number(traffic, "dram_read_bytes") + field_number(traffic, "dram_write_bytes") +
+         residue;
 }
 
 static void fill_numbers(struct report_row *row)
@@ -69,36 +59,37 @@ static void fill_numbers(struct report_row *row)
   const json_t *time = json_object_get(j, "time"), *rate = json_object_get(j, "rate");
   const json_t *verify = json_object_get(j, "verify"), *traffic = json_object_get(j, "traffic");
   const json_t *memory = json_object_get(j, "memory"), *device = json_object_get(j, "device");
-  row->cache = text(time, "cache");
-  row->mode = text(time, "mode");
-  row->median_s = number(time, "median_s");
-  row->ci_lo_s = number(time, "ci_lo_s");
-  row->ci_hi_s = number(time, "ci_hi_s");
-  row->tflops = number(rate, "tflops");
-  row->gbps = number(rate, "gbps");
-  row->of_matmul = number(rate, "of_matmul");
-  row->of_copy = number(rate, "of_copy");
-  row->bound_ratio = number(verify, "bound_ratio");
-  row->lse_bound_ratio = number(verify, "lse_bound_ratio");
+  row->cache = field_text(time, "cache");
+  row->mode = field_text(time, "mode");
+  row->median_s = field_number(time, "median_s");
+  row->ci_lo_s = field_number(time, "ci_lo_s");
+  row->ci_hi_s = field_number(time, "ci_hi_s");
+  row->tflops = field_number(rate, "tflops");
+  row->gbps = field_number(rate, "gbps");
+  row->of_matmul = field_number(rate, "of_matmul");
+  row->of_copy = field_number(rate, "of_copy");
+  row->bound_ratio = field_number(verify, "bound_ratio");
+  row->lse_bound_ratio = field_number(verify, "lse_bound_ratio");
   const json_t *rope = json_object_get(verify, "rope");
-  row->position = number(rope, "position");
-  row->angle_rms = number(rope, "angle_rms_rad");
-  row->angle_max = number(rope, "angle_max_rad");
-  row->logit_rel = number(rope, "logit_rel");
-  row->compulsory_bytes = number(traffic, "compulsory_bytes");
+  row->position = field_number(rope, "position");
+  row->angle_rms = field_number(rope, "angle_rms_rad");
+  row->angle_max = field_number(rope, "angle_max_rad");
+  row->logit_rel = field_number(rope, "logit_rel");
+  row->compulsory_bytes = field_number(traffic, "compulsory_bytes");
   row->moved_bytes = moved_bytes(traffic);
-  row->workspace_bytes = number(memory, "workspace_bytes");
-  row->peak_bytes = number(memory, "peak_bytes");
-  row->sram_bytes = number(device, "sram_bytes");
+  row->workspace_bytes = field_number(memory, "workspace_bytes");
+  row->peak_bytes = field_number(memory, "peak_bytes");
+  row->sram_bytes = field_number(device, "sram_bytes");
 }
 
 static int find_device(struct report *r, int file, json_t *j)
 {
-  const char *kind = text(j, "kind"), *name = text(j, "name"), *card = text(j, "uuid_hash");
+  const char *kind = field_text(j, "kind"), *name = field_text(j, "name"),
+             *card = field_text(j, "uuid_hash");
   for (int i = 0; i < r->ndevices; i++) {
     const struct report_device *d = &r->devices[i];
     if (d->file == file && !strcmp(d->kind, kind) && !strcmp(d->name, name) &&
-        !strcmp(text(d->json, "uuid_hash"), card))
+        !strcmp(field_text(d->json, "uuid_hash"), card))
       return i;
   }
   struct report_device *devices = report_grow(r->devices, &r->ndevices, sizeof *devices);
@@ -120,14 +111,14 @@ static int add_row(struct report *r, int file, int line, json_t *j, int status)
   row->json = json_incref(j);
   row->file = file;
   row->line = line;
-  row->problem = text(j, "problem");
-  row->impl = text(j, "impl");
-  row->reason = text(j, "reason");
-  row->run_id = text(j, "run_id");
-  row->suite = text(j, "suite");
-  row->time_utc = text(j, "time_utc");
+  row->problem = field_text(j, "problem");
+  row->impl = field_text(j, "impl");
+  row->reason = field_text(j, "reason");
+  row->run_id = field_text(j, "run_id");
+  row->suite = field_text(j, "suite");
+  row->time_utc = field_text(j, "time_utc");
   row->status = (enum record_status)status;
-  row->flops = number(j, "flops");
+  row->flops = field_number(j, "flops");
   row->parsed = attn_problem_parse(row->problem, &row->p, err, sizeof err) == ATTN_OK;
   fill_numbers(row);
   row->device = find_device(r, file, json_object_get(j, "device"));
@@ -138,13 +129,13 @@ static int take(json_t *j, int line, void *ctx)
 {
   struct loading *l = ctx;
   struct report_file *f = &l->r->files[l->file];
-  int status = status_of(text(j, "status"));
-  if (number(j, "schema") > RECORD_SCHEMA) {
+  int status = status_of(field_text(j, "status"));
+  if (field_number(j, "schema") > RECORD_SCHEMA) {
     f->newer++;
     return 0;
   }
-  if (status < 0 || !*text(j, "impl") || !*text(j, "problem") ||
-      !*text(json_object_get(j, "device"), "name")) {
+  if (status < 0 || !*field_text(j, "impl") || !*field_text(j, "problem") ||
+      !*field_text(json_object_get(j, "device"), "name")) {
     f->bad++;
     return 0;
   }

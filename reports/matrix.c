@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/record/fields.h"
 #include "harness/record/store.h"
 #include "reports/matrix.h"
 
@@ -33,12 +34,6 @@ static int group_of(const char *check)
     if (!strcmp(check, known[i].check))
       return known[i].group;
   return MATRIX_LAWS;
-}
-
-static const char *text(const json_t *object, const char *name)
-{
-  const char *s = json_string_value(json_object_get(object, name));
-  return s ? s : "";
 }
 
 /* The bit of an input's name; 0 where there are too many. */
@@ -81,10 +76,10 @@ static void fill(struct report *r, struct report_mutant *m, json_t *j)
   const char *check;
   json_t *list;
   *m = (struct report_mutant){.json = json_incref(j),
-                              .name = text(j, "mutant"),
-                              .kind = text(j, "kind"),
-                              .check = text(j, "check"),
-                              .equivalent = text(j, "equivalent"),
+                              .name = field_text(j, "mutant"),
+                              .kind = field_text(j, "kind"),
+                              .check = field_text(j, "check"),
+                              .equivalent = field_text(j, "equivalent"),
                               .clean = json_is_true(json_object_get(j, "clean")),
                               .cases = (int)json_integer_value(json_object_get(j, "cases"))};
   regime_bits(r, json_object_get(j, "regimes"));
@@ -102,7 +97,7 @@ struct loading {
 static int take(json_t *j, int line, void *ctx)
 {
   struct loading *l = ctx;
-  struct report_mutant *m = slot_of(l->r, text(j, "mutant"));
+  struct report_mutant *m = slot_of(l->r, field_text(j, "mutant"));
   if (!m)
     return -1;
   json_decref(m->json);

@@ -116,23 +116,6 @@ int serving_open(struct canvas *c, const struct report *r, const char *stem, con
   return -1;
 }
 
-int serving_close(struct canvas *c, struct report *r, const char *title, const char *caption,
-                  struct table *values, char *err, size_t errlen)
-{
-  struct report_figure *list = report_grow(r->figures, &r->nfigures, sizeof *list);
-  if (!list) {
-    table_free(values);
-    snprintf(err, errlen, "report: out of memory");
-    return -1;
-  }
-  r->figures = list;
-  struct report_figure *out = &list[r->nfigures - 1];
-  out->values = values;
-  snprintf(out->title, sizeof out->title, "%s", title);
-  snprintf(out->caption, sizeof out->caption, "%s", caption);
-  return canvas_close(c, r, out, err, errlen);
-}
-
 int serving_figures(struct report *r, char *err, size_t errlen)
 {
   static int (*const draw[])(struct report * r, char *err, size_t errlen) = {

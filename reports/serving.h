@@ -34,8 +34,6 @@ const struct report_serving *serving_nth(const struct report *r, const char *sce
 void serving_name(const struct report_serving *s, char *buf, size_t len);
 /* The trace's file name without folder and extension. */
 void serving_trace(const struct report_serving *s, char *buf, size_t len);
-int serving_close(struct canvas *c, struct report *r, const char *title, const char *caption,
-                  struct table *values, char *err, size_t errlen);
 int serving_open(struct canvas *c, const struct report *r, const char *stem, const char *title,
                  const char *subtitle, int width, int height, char *err, size_t errlen);
 

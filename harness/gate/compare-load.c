@@ -9,22 +9,11 @@
 #include <string.h>
 
 #include "harness/gate/compare.h"
+#include "harness/record/fields.h"
 #include "harness/record/store.h"
 #include "impl/echo.h"
 
 /* ---- one record ------------------------------------------------------------------------------ */
-
-static double number(const json_t *o, const char *key)
-{
-  const json_t *x = json_object_get(o, key);
-  return json_is_number(x) ? json_number_value(x) : NAN;
-}
-
-static const char *text(const json_t *o, const char *key)
-{
-  const char *s = json_string_value(json_object_get(o, key));
-  return s ? s : "";
-}
 
 static int known(const json_t *o, const char *key)
 {
@@ -39,7 +28,7 @@ static const char *one_of(const char *s, const char *a, const char *b)
 
 static enum record_status status_of(const json_t *record)
 {
-  const char *name = text(record, "status");
+  const char *name = field_text(record, "status");
   int s = 0;
   while (s < STATUS_CRASH && strcmp(name, record_status_name(s)))
     s++;
@@ -50,14 +39,14 @@ static void read_conditions(struct conditions *on, const json_t *record)
 {
   const json_t *d = json_object_get(record, "device"), *in = json_object_get(record, "inputs");
   const json_t *seed = json_object_get(in, "seed");
-  snprintf(on->kind, sizeof on->kind, "%s", text(d, "kind"));
-  snprintf(on->name, sizeof on->name, "%s", text(d, "name"));
-  snprintf(on->uuid_hash, sizeof on->uuid_hash, "%s", text(d, "uuid_hash"));
-  snprintf(on->distribution, sizeof on->distribution, "%s", text(in, "distribution"));
-  on->multiprocessors = number(d, "multiprocessors");
-  on->sram_bytes = number(d, "sram_bytes");
-  on->power_limit_w = number(d, "power_limit_w");
-  on->sm_clock_hz = number(d, "sm_clock_hz");
+  snprintf(on->kind, sizeof on->kind, "%s", field_text(d, "kind"));
+  snprintf(on->name, sizeof on->name, "%s", field_text(d, "name"));
+  snprintf(on->uuid_hash, sizeof on->uuid_hash, "%s", field_text(d, "uuid_hash"));
+  snprintf(on->distribution, sizeof on->distribution, "%s", field_text(in, "distribution"));
+  on->multiprocessors = field_number(d, "multiprocessors");
+  on->sram_bytes = field_number(d, "sram_bytes");
+  on->power_limit_w = field_number(d, "power_limit_w");
+  on->sm_clock_hz = field_number(d, "sm_clock_hz");
   on->ecc = known(d, "ecc");
   on->mig = known(d, "mig");
   on->seed = json_is_integer(seed) ? json_integer_value(seed) : -1;
@@ -67,16 +56,17 @@ static void read_conditions(struct conditions *on, const json_t *record)
 static void read_values(struct cell *c, const json_t *record)
 {
   const json_t *traffic = json_object_get(record, "traffic");
-  double residue = number(traffic, "residue_bytes");
+  double residue = field_number(traffic, "residue_bytes");
   c->status = status_of(record);
-  snprintf(c->reason, sizeof c->reason, "%s", text(record, "reason"));
-  snprintf(c->build, sizeof c->build, "%.64s %.60s", text(record, "impl_hash"),
-           text(json_object_get(record, "build"), "commit"));
-  snprintf(c->source, sizeof c->source, "%s", text(traffic, "source"));
-  c->value[QUANTITY_BYTES] = number(traffic, "dram_read_bytes") +
-                             number(traffic, "dram_write_bytes") + (residue > 0 ? residue : 0);
-  c->value[QUANTITY_WORKSPACE] = number(json_object_get(record, "memory"), "workspace_bytes");
-  c->value[QUANTITY_ERROR] = number(json_object_get(record, "verify"), "bound_ratio");
+  snprintf(c->reason, sizeof c->reason, "%s", field_text(record, "reason"));
+  snprintf(c->build, sizeof c->build, "%.64s %.60s", field_text(record, "impl_hash"),
+           field_text(json_object_get(record, "build"), "commit"));
+  snprintf(c->source, sizeof c->source, "%s", field_text(traffic, "source"));
+  c->value[QUANTITY_BYTES] = field_number(traffic, "dram_read_bytes") +
+                             field_number(traffic, "dram_write_bytes") +
+                             (residue > 0 ? residue : 0);
+  c->value[QUANTITY_WORKSPACE] = field_number(json_object_get(record, "memory"), "workspace_bytes");
+  c->value[QUANTITY_ERROR] = field_number(json_object_get(record, "verify"), "bound_ratio");
   c->value[QUANTITY_TIME] = NAN;
 }
 
@@ -199,16 +189,16 @@ static int take(json_t *record, int line, void *ctx)
 {
   struct reading *r = ctx;
   const json_t *time = json_object_get(record, "time");
-  struct cell key = {.impl = (char *)text(record, "impl"),
-                     .problem = (char *)text(record, "problem")};
+  struct cell key = {.impl = (char *)field_text(record, "impl"),
+                     .problem = (char *)field_text(record, "problem")};
   if (r->impl && strcmp(r->impl, key.impl))
     return 0;
   if (json_integer_value(json_object_get(record, "schema")) > RECORD_SCHEMA) {
     r->cells->newer++;
     return 0;
   }
-  key.cache = one_of(text(time, "cache"), "cold", "warm");
-  key.mode = one_of(text(time, "mode"), "rested", "sustained");
+  key.cache = one_of(field_text(time, "cache"), "cold", "warm");
+  key.mode = one_of(field_text(time, "mode"), "rested", "sustained");
   read_conditions(&key.on, record);
   read_values(&key, record);
   struct cell *c = cell_for(r->cells, &key);

@@ -10,22 +10,11 @@
 #include <string.h>
 
 #include "harness/gate/compare.h"
+#include "harness/record/fields.h"
 #include "harness/record/store.h"
 #include "impl/echo.h"
 
 #define FLOOR_SCHEMA 1
-
-static double number(const json_t *o, const char *key)
-{
-  const json_t *x = json_object_get(o, key);
-  return json_is_number(x) ? json_number_value(x) : NAN;
-}
-
-static const char *text(const json_t *o, const char *key)
-{
-  const char *s = json_string_value(json_object_get(o, key));
-  return s ? s : "";
-}
 
 static const char *one_of(const char *s, const char *a, const char *b)
 {
@@ -34,12 +23,12 @@ static const char *one_of(const char *s, const char *a, const char *b)
 
 static bool read_cell(struct floor_cell *c, const json_t *j)
 {
-  c->key.impl = strdup(text(j, "impl"));
-  c->key.problem = strdup(text(j, "problem"));
-  c->key.cache = one_of(text(j, "cache"), "cold", "warm");
-  c->key.mode = one_of(text(j, "mode"), "rested", "sustained");
-  c->floor = number(j, "floor");
-  c->worst = number(j, "worst");
+  c->key.impl = strdup(field_text(j, "impl"));
+  c->key.problem = strdup(field_text(j, "problem"));
+  c->key.cache = one_of(field_text(j, "cache"), "cold", "warm");
+  c->key.mode = one_of(field_text(j, "mode"), "rested", "sustained");
+  c->floor = field_number(j, "floor");
+  c->worst = field_number(j, "worst");
   c->comparisons = (int)json_integer_value(json_object_get(j, "comparisons"));
   return c->key.impl && c->key.problem;
 }
@@ -47,14 +36,14 @@ static bool read_cell(struct floor_cell *c, const json_t *j)
 static int read_floor(struct noise_floor *f, const json_t *j)
 {
   const json_t *device = json_object_get(j, "device"), *cells = json_object_get(j, "cells");
-  snprintf(f->on.kind, sizeof f->on.kind, "%s", text(device, "kind"));
-  snprintf(f->on.name, sizeof f->on.name, "%s", text(device, "name"));
-  snprintf(f->on.uuid_hash, sizeof f->on.uuid_hash, "%s", text(device, "uuid_hash"));
+  snprintf(f->on.kind, sizeof f->on.kind, "%s", field_text(device, "kind"));
+  snprintf(f->on.name, sizeof f->on.name, "%s", field_text(device, "name"));
+  snprintf(f->on.uuid_hash, sizeof f->on.uuid_hash, "%s", field_text(device, "uuid_hash"));
   f->processes = (size_t)json_integer_value(json_object_get(j, "processes"));
   f->comparisons = (int)json_integer_value(json_object_get(j, "comparisons"));
   f->judged = (int)json_integer_value(json_object_get(j, "judged"));
   f->false_alarms = (int)json_integer_value(json_object_get(j, "false_alarms"));
-  f->overall = number(j, "floor");
+  f->overall = field_number(j, "floor");
   f->cell = calloc(json_array_size(cells) + 1, sizeof *f->cell);
   if (!f->cell)
     return -1;
@@ -78,7 +67,7 @@ int floor_read(struct noise_floor *f, const char *file, char *err, size_t errlen
   }
   json_t *j = json_loadf(in, JSON_REJECT_DUPLICATES, NULL);
   fclose(in);
-  int bad = strcmp(text(j, "kind"), "noise floor") != 0 ||
+  int bad = strcmp(field_text(j, "kind"), "noise floor") != 0 ||
             json_integer_value(json_object_get(j, "schema")) != FLOOR_SCHEMA;
   if (bad)
     snprintf(err, errlen,
