@@ -279,6 +279,10 @@ int table_save(const struct table *t, const char *folder, char *err, size_t errl
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s.%s", folder, t->name, forms[i].extension);
+    if (!t->nrows) {
+      remove(path); /* of an earlier report in the same folder */
+      continue;
+    }
     FILE *out = fopen(path, "w");
     if (out)
       forms[i].write(t, out);

@@ -51,7 +51,8 @@ void table_markdown(const struct table *t, FILE *out);
 void table_latex(const struct table *t, FILE *out);
 void table_csv(const struct table *t, FILE *out);
 
-/* NAME.md, NAME.tex and NAME.csv in folder; -1 and a line in err. */
+/* NAME.md, NAME.tex and NAME.csv in folder, none of them where there is no row; -1 and a line in
+ * err. */
 int table_save(const struct table *t, const char *folder, char *err, size_t errlen);
 
 #endif

@@ -49,6 +49,9 @@ cmp -s "$tmp/both/tables/results.csv" "$tmp/report/tables/results.csv"
 ok $? "with the same results"
 cmp -s "$tmp/both/tables/scores.csv" "$tmp/matrix/tables/scores.csv"
 ok $? "and the same scores"
+"$ATTNBENCH" report "$tmp/results.jsonl" --out "$tmp/both" > /dev/null 2>&1
+is "$(ls "$tmp/both/tables" | grep -c 'matrix\|scores\|serving')" 0 \
+  "a report in the same folder leaves no table of what it has no row of"
 said=$("$ATTNBENCH" report "$srcdir/README.md" --out "$tmp/none" 2>&1)
 is $? 2 "what is neither is refused"
 
