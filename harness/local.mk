@@ -122,6 +122,12 @@ libattnbench_a_SOURCES += \
   harness/serve/trace.c harness/serve/trace.h \
   harness/serve/trace-azure.c \
   harness/serve/trace-mooncake.c
+if HAVE_CUDA
+libattnbench_a_SOURCES += \
+  harness/serve/compute-cuda.c \
+  harness/serve/compute-kernels.cu harness/serve/compute-kernels.h
+cuda_objects += harness/serve/compute-kernels.o
+endif
 
 # cli/: the command line, a file a command.
 bin_PROGRAMS += attnbench

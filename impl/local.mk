@@ -83,6 +83,10 @@ libattnbench_a_SOURCES += \
   impl/cuda/naive-rows.cu \
   impl/cuda/ptx-bwd-sm90.cuh \
   impl/cuda/ptx-sm90.cuh \
+  impl/cuda/rope.c \
+  impl/cuda/rope.cuh \
+  impl/cuda/rope.h \
+  impl/cuda/rope-kernels.cu \
   impl/cuda/tensor-map.c \
   impl/cuda/tensor-map.h
 cuda_objects += \
@@ -104,7 +108,8 @@ cuda_objects += \
   impl/cuda/flash-sm90-d256.o \
   impl/cuda/flash-sm90-d256-options.o \
   impl/cuda/flash-sm90-schedule.o \
-  impl/cuda/naive-rows.o
+  impl/cuda/naive-rows.o \
+  impl/cuda/rope-kernels.o
 endif
 cuda_objects +=
 if HAVE_CUDNN

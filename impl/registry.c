@@ -15,7 +15,7 @@
 
 #ifdef HAVE_CUDA
 extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80, attn_cuda_flash_sm90,
-    attn_cuda_decode;
+    attn_cuda_decode, attn_cuda_rope;
 #endif
 
 static const struct attn_impl *const builtins[] = {
@@ -31,6 +31,7 @@ static const struct attn_impl *const builtins[] = {
     &attn_cuda_flash_sm80,
     &attn_cuda_flash_sm90,
     &attn_cuda_decode,
+    &attn_cuda_rope,
 #endif
 #ifdef HAVE_CUDNN
     &attn_peer_cudnn,

@@ -13,6 +13,8 @@ nobase_dist_pkgdata_DATA += \
   profiles/models/llama2-7b.model \
   profiles/models/llama3-70b.model \
   profiles/models/llama3-8b.model \
+  profiles/models/llama3-8b-mha.model \
+  profiles/models/llama3-8b-mqa.model \
   profiles/models/mistral-7b.model \
   profiles/models/tiny-gqa.model \
   profiles/models/tiny-mha.model \
@@ -33,5 +35,6 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/zoo.suite \
   profiles/suites/zoo-cuda.suite \
   profiles/suites/zoo-cuda-large.suite \
+  profiles/suites/zoo-cuda-rope.suite \
   profiles/suites/zoo-cuda-laws.suite \
   profiles/suites/zoo-laws.suite

@@ -184,6 +184,7 @@ WORD(set_model, serve.models)
 WORD(set_serve_impl, serve.impl)
 WORD(set_rope, serve.rope)
 WORD(set_lengths, serve.lengths)
+WORD(set_shares, serve.shares)
 NUMBER(set_requests, serve.requests, int64_t, 1, 1e9)
 NUMBER(set_rate, serve.rate, double, 1e-6, 1e9)
 NUMBER(set_layers, serve.layers, int64_t, 1, 1e4)
@@ -230,15 +231,17 @@ static const struct option_row table[] = {
     {"page", "N", "tokens a page of the KV cache (default 16)", OPT_SERVE, true, set_page},
     {"contiguous", NULL, "a stretch of the whole context a sequence instead of pages", OPT_SERVE,
      true, set_contiguous},
-    {"kv-memory", "BYTES", "of the KV cache (default 64M; k, M and G are 1024-fold)", OPT_SERVE,
-     true, set_kv_memory},
+    {"kv-memory", "BYTES", "of the KV cache (default 64M, on a GPU half of what is free)",
+     OPT_SERVE, true, set_kv_memory},
     {"context", "N", "longest sequence (default: the model's)", OPT_SERVE, true, set_context},
-    {"budget", "N", "tokens a step (default 512)", OPT_SERVE, true, set_budget},
+    {"budget", "N", "tokens a step (default 512, on a GPU 8192)", OPT_SERVE, true, set_budget},
     {"batch", "N", "sequences at once (default 32)", OPT_SERVE, true, set_batch},
     {"prefix", "on|off|both", "with the prefix cache, without, one after the other (default both)",
      OPT_SERVE, true, set_prefix},
     {"lengths", "LIST", "prompt lengths of prefill and fork, tokens, comma-separated", OPT_SERVE,
      true, set_lengths},
+    {"shares", "LIST", "cached shares of prefill in percent, ascending (default 25,50,75,90,99)",
+     OPT_SERVE, true, set_shares},
     {"repeat", "N", "measurements a point of prefill (default 6)", OPT_SERVE, true, set_repeat},
     {"impl", "PATTERNS", "implementations, comma-separated shell patterns (default: all)",
      OPT_SELECT, false, set_impl},

@@ -231,7 +231,7 @@ static int cpu_times(struct compute *c, struct step_times *t)
   struct cpu *self = c->self;
   cpu_mark(c, PART_OTHER);
   *t = self->times;
-  self->times = (struct step_times){{0}};
+  self->times = (struct step_times){.part = {0}};
   return ATTN_OK;
 }
 

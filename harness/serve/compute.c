@@ -8,7 +8,12 @@
 
 #include "harness/serve/compute.h"
 
-static const struct compute_ops *const all[] = {&compute_cpu};
+static const struct compute_ops *const all[] = {
+    &compute_cpu,
+#ifdef HAVE_CUDA
+    &compute_cuda,
+#endif
+};
 
 const struct compute_ops *compute_find(const struct device *dev)
 {

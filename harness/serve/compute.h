@@ -45,13 +45,13 @@ struct compute_ops {
   /* The first of the largest. */
   int (*argmax)(struct compute *c, int32_t *token, const void *logits, int64_t n, int64_t vocab);
 
-  /* What is enqueued from here on belongs to a part. */
+  /* What is enqueued from here on belongs to a part. A step begins with a mark. */
   void (*mark)(struct compute *c, enum step_part part);
   /* Waits for all, and tells the seconds by part since the last call. */
   int (*times)(struct compute *c, struct step_times *t);
 };
 
-extern const struct compute_ops compute_cpu;
+extern const struct compute_ops compute_cpu, compute_cuda;
 
 /* The one for an open device; NULL if there is none. */
 const struct compute_ops *compute_find(const struct device *dev);

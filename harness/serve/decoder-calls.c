@@ -80,7 +80,8 @@ static int bring_numbers(struct decoder *d)
   if (!status)
     status =
         dev->ops->upload(dev, d->number_device, d->number, (size_t)d->numbers * sizeof(int32_t));
-  return status;
+  /* plans may have used other streams */
+  return status ? status : dev->ops->sync(dev);
 }
 
 /* ---- problems ------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "harness/base/rng.h"
 #include "harness/serve/decoder-parts.h"
+#include "impl/convert.h"
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -50,15 +51,23 @@ static int alloc_step(struct decoder *d)
   return status || d->call ? status : ATTN_ENOMEM;
 }
 
-/* What no token has filled is NaN, and must not reach a result. */
 static int alloc_cache(struct decoder *d, void **p)
 {
   const struct attn_model *m = &d->o.model;
-  double elements = (double)d->o.npages * (double)(d->o.page * m->hkv * m->d);
-  int status = alloc(d, p, elements);
-  return status ? status
-                : d->c.dev->ops->fill(d->c.dev, *p, NAN_PATTERN,
-                                      (size_t)elements * attn_dtype_size(d->c.ops->dtype));
+  return alloc(d, p, (double)d->o.npages * (double)(d->o.page * m->hkv * m->d));
+}
+
+int decoder_forget(struct decoder *d)
+{
+  size_t bytes = (size_t)(d->o.npages * d->o.page * d->o.model.hkv * d->o.model.d) *
+                 attn_dtype_size(d->c.ops->dtype);
+  int status = ATTN_OK;
+  for (int64_t i = 0; !status && i < d->layers; i++) {
+    status = d->c.dev->ops->fill(d->c.dev, d->layer[i].k, NAN_PATTERN, bytes);
+    if (!status)
+      status = d->c.dev->ops->fill(d->c.dev, d->layer[i].v, NAN_PATTERN, bytes);
+  }
+  return status;
 }
 
 static int matrix(struct decoder *d, void **w, int64_t out, int64_t in, uint64_t name)
@@ -106,7 +115,9 @@ static int create(struct decoder *d)
     status = gain(d, &d->gain, 1);
   if (!status)
     status = matrix(d, &d->head, m->vocab, m->hidden, 2);
-  return status ? status : alloc_step(d);
+  if (!status)
+    status = alloc_step(d);
+  return status ? status : decoder_forget(d);
 }
 
 int decoder_create(struct decoder **out, struct device *dev, const struct decoder_options *o,
@@ -261,6 +272,7 @@ int decoder_run(void *self, const struct step *step, int32_t *sampled, struct st
   const struct compute_ops *ops = d->c.ops;
   *err = '\0';
   int status = decoder_calls_begin(d, step, err, errlen);
+  ops->mark(&d->c, PART_OTHER);
   if (!status)
     status = copy_pages(d, step);
   if (!status)
@@ -284,6 +296,15 @@ int decoder_run(void *self, const struct step *step, int32_t *sampled, struct st
 
 int decoder_logits(struct decoder *d, int64_t i, float *logits)
 {
-  size_t bytes = (size_t)d->o.model.vocab * sizeof *logits;
-  return d->c.dev->ops->download(d->c.dev, logits, (char *)d->logits + (size_t)i * bytes, bytes);
+  enum attn_dtype t = d->c.ops->dtype;
+  int64_t vocab = d->o.model.vocab;
+  size_t bytes = (size_t)vocab * attn_dtype_size(t);
+  void *raw = malloc(bytes);
+  if (!raw)
+    return ATTN_ENOMEM;
+  int status = d->c.dev->ops->download(d->c.dev, raw, (char *)d->logits + (size_t)i * bytes, bytes);
+  for (int64_t k = 0; !status && k < vocab; k++)
+    logits[k] = attn_load(t, raw, k);
+  free(raw);
+  return status;
 }

@@ -34,6 +34,8 @@ struct decoder;
 int decoder_create(struct decoder **d, struct device *dev, const struct decoder_options *o,
                    char *err, size_t errlen);
 void decoder_destroy(struct decoder *d);
+/* What no token has filled is NaN again, and must not reach a result. */
+int decoder_forget(struct decoder *d);
 
 /* A struct step_model's run, with a struct decoder as self. */
 int decoder_run(void *decoder, const struct step *step, int32_t *sampled, struct step_times *times,

@@ -106,10 +106,12 @@ static int step(struct loop *l)
   status = sched_commit(l->s, l->sampled);
   double now = look(l);
   for (int p = 0; p < STEP_PARTS; p++)
-    part += p != PART_OTHER && times.part[p] > 0 ? times.part[p] : 0;
+    part += (times.launches || p != PART_OTHER) && times.part[p] > 0 ? times.part[p] : 0;
+  l->out->launches |= times.launches;
   busy[TTFT_GEMM] += times.part[PART_GEMM];
   busy[TTFT_ATTENTION] += times.part[PART_ATTENTION];
-  busy[TTFT_OTHER] += after - before - part;
+  busy[TTFT_OTHER] += times.launches ? times.part[PART_OTHER] : after - before - part;
+  busy[TTFT_LAUNCH] += times.launches ? after - before - part : 0;
   busy[TTFT_SCHEDULE] += before - l->now + (now - after);
   l->out->steps++;
   l->out->computed += l->s->step.tokens;

@@ -3,10 +3,11 @@
  * engine.h - replays a trace: requests arrive when the trace says, whether or not the engine is
  * ready (open loop), and times count from then.
  *
- *   TTFT    from arrival to the first sampled token on the host. Its parts add up to it: queueing
- * (to the step that admits the request), and of every step from that one to the one that ends with
- * the token, scheduling, GEMM, attention, and the rest TPOT    time a token behind the first: (last
- * token - first token) / (tokens - 1)
+ * TTFT: from arrival to the first sampled token on the host. Its parts add up to it: queueing (to
+ * the step that admits the request), and of every step from that one to the one that ends with the
+ * token, scheduling, GEMM, attention, launching, and the rest.
+ *
+ * TPOT: time a token behind the first: (last token - first token) / (tokens - 1)
  */
 #ifndef HARNESS_SERVE_ENGINE_H
 #define HARNESS_SERVE_ENGINE_H
@@ -19,7 +20,16 @@ struct serve_clock {
   void *self;
 };
 
-enum ttft_part { TTFT_QUEUE, TTFT_SCHEDULE, TTFT_GEMM, TTFT_ATTENTION, TTFT_OTHER, TTFT_PARTS };
+/* Launching: what a step takes before the device begins and after it has ended. */
+enum ttft_part {
+  TTFT_QUEUE,
+  TTFT_SCHEDULE,
+  TTFT_GEMM,
+  TTFT_ATTENTION,
+  TTFT_LAUNCH,
+  TTFT_OTHER,
+  TTFT_PARTS
+};
 
 struct request_times {
   double arrival, first, done; /* since the replay's start; NaN: not reached */
@@ -44,6 +54,7 @@ struct engine_result {
   /* Steps in which all sequences decode, of the largest number of sequences. */
   int64_t decode_batch, decode_tokens;
   double decode_s;
+  bool launches; /* TTFT_LAUNCH is known: a launch is not its execution */
   bool interrupted;
 };
 

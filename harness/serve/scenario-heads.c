@@ -119,5 +119,5 @@ int scenario_heads(struct serve *s)
   if (!s->o->quiet)
     printf("%-12s %8s %9s %10s %9s %10s %12s\n", "model", "heads/KV", "KV bytes", "largest",
            "decoding", "TTFT", "tokens/s");
-  return setting_each(s, "tiny-mha,tiny-gqa,tiny-mqa", on_model, NULL);
+  return setting_each(s, true, on_model, NULL);
 }

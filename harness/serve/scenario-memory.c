@@ -96,7 +96,7 @@ int scenario_memory(struct serve *s)
     in.longest = in.length[i] > in.longest ? in.length[i] : in.longest;
   }
   if (!status)
-    status = setting_each(s, "tiny-gqa", measure, &in);
+    status = setting_each(s, false, measure, &in);
   free(in.length);
   trace_free(&in.trace);
   return status;

@@ -39,7 +39,8 @@ static void show(const struct outcome *out)
 
 static void show_parts(const struct outcome *out)
 {
-  static const char *const names[] = {"queueing", "scheduling", "GEMM", "attention", "rest"};
+  static const char *const names[] = {"queueing",  "scheduling", "GEMM",
+                                      "attention", "launching",  "rest"};
   struct quantity ttft = outcome_ttft(out);
   printf("\nTTFT with the prefix cache %s: median %.2f ms", out->prefix ? "on" : "off",
          ttft.median * 1e3);
@@ -47,7 +48,8 @@ static void show_parts(const struct outcome *out)
     printf(" [%.2f, %.2f]", ttft.lo * 1e3, ttft.hi * 1e3);
   printf("; medians of its parts:");
   for (int p = 0; p < TTFT_PARTS; p++)
-    printf("%s %s %.2f ms", p ? "," : "", names[p], outcome_part(out, p) * 1e3);
+    if (p != TTFT_LAUNCH || out->result.launches)
+      printf("%s %s %.2f ms", p ? "," : "", names[p], outcome_part(out, p) * 1e3);
   printf("\n");
 }
 
@@ -113,7 +115,7 @@ int scenario_replay(struct serve *s)
   struct input in;
   int status = serve_trace(s, &in.trace, &in.name);
   if (!status)
-    status = setting_each(s, "tiny-gqa", on_model, &in);
+    status = setting_each(s, false, on_model, &in);
   trace_free(&in.trace);
   return status;
 }

@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/base/clock.h"
 #include "harness/base/rng.h"
 #include "harness/serve/serve-parts.h"
+#include "impl/convert.h"
 #include "reference/reference.h"
 
 #define D 128 /* of a head */
@@ -44,12 +44,16 @@ static const struct scaling {
 
 static const int extensions[] = {4, 16, 32};
 
-/* Tensors of a context of n tokens, (n, HEADS, D), on the device: the cpu's is the host's. */
+enum { Q, K_NEW, V_NEW, K, V, O, TENSORS };
+
+/* Tensors of a context of n tokens, (n, HEADS, D), on both sides. */
 struct scene {
   struct attn_problem rope, decode;
-  struct attn_args args;
-  float *q, *k_new, *v_new, *k, *v, *o, *out, *lse;
+  struct attn_args host, device;
+  void *out; /* (HEADS, D) */
+  float *lse;
   void *workspace;
+  size_t workspace_bytes;
   int64_t n;
   double seconds[RUNS];
 };
@@ -68,49 +72,69 @@ static int make_problems(struct serve *s, const struct setting *x, struct scene 
     snprintf(suffix, sizeof suffix, " trained=%lld", (long long)trained);
   sc->n = trained * extension;
   snprintf(text, sizeof text,
-           "op=rope dtype=fp32 hq=2 hkv=2 sq=%lld sk=%lld d=%d rope=%s theta=%.17g%s",
-           (long long)sc->n, (long long)sc->n, D, rope, x->d.model.rope_theta, suffix);
+           "op=rope dtype=%s hq=2 hkv=2 sq=%lld sk=%lld d=%d rope=%s theta=%.17g%s",
+           attn_dtype_name(x->dtype), (long long)sc->n, (long long)sc->n, D, rope,
+           x->d.model.rope_theta, suffix);
   int status = attn_problem_parse(text, &sc->rope, s->err, s->errlen);
-  snprintf(text, sizeof text, "op=decode dtype=fp32 hq=2 hkv=2 sk=%lld d=%d scale=1",
-           (long long)sc->n, D);
+  snprintf(text, sizeof text, "op=decode dtype=%s hq=2 hkv=2 sk=%lld d=%d scale=1",
+           attn_dtype_name(x->dtype), (long long)sc->n, D);
   return status ? status : attn_problem_parse(text, &sc->decode, s->err, s->errlen);
 }
 
-static int allocate(struct serve *s, struct scene *sc)
+static struct attn_tensor *tensor_of(struct attn_args *a, int i)
+{
+  struct attn_tensor *all[] = {&a->q, &a->k_new, &a->v_new, &a->k, &a->v, &a->o};
+  return all[i];
+}
+
+static size_t tensor_bytes(const struct scene *sc)
+{
+  return (size_t)sc->n * HEADS * D * attn_dtype_size(sc->rope.dtype);
+}
+
+static int allocate(struct serve *s, const struct setting *x, struct scene *sc)
 {
   struct device *dev = &s->dev;
-  size_t bytes = (size_t)sc->n * HEADS * D * sizeof(float);
-  float **all[] = {&sc->q, &sc->k_new, &sc->v_new, &sc->k, &sc->v, &sc->o};
+  const struct attn_impl *impl = x->d.decode;
   int status = ATTN_OK;
-  for (size_t i = 0; !status && i < sizeof all / sizeof *all; i++)
-    status = dev->ops->alloc(dev, bytes, (void **)all[i]);
+  for (int i = 0; !status && i < TENSORS; i++) {
+    struct attn_tensor *host = tensor_of(&sc->host, i), *device = tensor_of(&sc->device, i);
+    *device = *host = (struct attn_tensor){.ss = HEADS * D, .sh = D};
+    host->data = calloc(1, tensor_bytes(sc));
+    status = host->data ? dev->ops->alloc(dev, tensor_bytes(sc), &device->data) : ATTN_ENOMEM;
+  }
   if (!status)
-    status = dev->ops->alloc(dev, HEADS * D * sizeof(float), (void **)&sc->out);
+    status = dev->ops->alloc(dev, HEADS * D * sizeof(float), &sc->out);
   if (!status)
     status = dev->ops->alloc(dev, HEADS * sizeof(float), (void **)&sc->lse);
-  const struct attn_impl *impl = s->decode;
-  size_t more = impl->workspace ? impl->workspace(&sc->decode, &dev->info) : 0;
-  if (!status && more)
-    status = dev->ops->alloc(dev, more, &sc->workspace);
-  sc->args.workspace = sc->workspace;
-  sc->args.workspace_bytes = more;
+  sc->workspace_bytes = impl->workspace ? impl->workspace(&sc->decode, &dev->info) : 0;
+  if (!status && sc->workspace_bytes)
+    status = dev->ops->alloc(dev, sc->workspace_bytes, &sc->workspace);
   return status ? serve_fail(s, status, "a context of %lld tokens: %.150s", (long long)sc->n,
-                             dev->error)
+                             *dev->error ? dev->error : "no memory")
                 : ATTN_OK;
 }
 
 static void release(struct serve *s, struct scene *sc)
 {
-  void *all[] = {sc->q, sc->k_new, sc->v_new, sc->k, sc->v, sc->o, sc->out, sc->lse, sc->workspace};
+  void *all[] = {sc->out, sc->lse, sc->workspace};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     s->dev.ops->free(&s->dev, all[i]);
+  for (int i = 0; i < TENSORS; i++) {
+    s->dev.ops->free(&s->dev, tensor_of(&sc->device, i)->data);
+    free(tensor_of(&sc->host, i)->data);
+  }
+}
+
+static void put(struct scene *sc, int tensor, int64_t token, int64_t at, double x)
+{
+  attn_store(sc->rope.dtype, tensor_of(&sc->host, tensor)->data, token * HEADS * D + at, (float)x);
 }
 
 /* The heads' keys and the last token's queries; values are 1 at what is looked for. */
 static void fill(struct scene *sc)
 {
   const struct attn_rope *r = &sc->rope.rope;
-  size_t count = (size_t)sc->n * HEADS * D;
   int64_t last = sc->n - 1, needle = 1, row = HEADS * D;
   double far = 0, near = 0, logit = LOGIT * log((double)sc->n);
   for (int64_t i = 0; i < D / 2; i++) {
@@ -118,85 +142,121 @@ static void fill(struct scene *sc)
     far += over >= FAR_LEAST && over <= FAR_MOST;
     near += turn >= NEAR_ANGLE;
   }
-  for (size_t i = 0; i < count; i++) /* any queries but the last: their angles are checked */
-    sc->q[i] = (int64_t)i < last * row ? (float)rng_below(1, i, 2001) / 1000 - 1 : 0;
-  memset(sc->k_new, 0, count * sizeof(float));
-  memset(sc->v_new, 0, count * sizeof(float));
+  for (int64_t i = 0; i < last * row; i++) /* any queries but the last: their angles are checked */
+    put(sc, Q, 0, i, (double)rng_below(1, (uint64_t)i, 2001) / 1000 - 1);
   for (int64_t i = 0; i < D / 2; i++) {
     double turn = pow(r->theta, -2.0 * (double)i / D), over = turn * (double)sc->n;
     if (over >= FAR_LEAST && over <= FAR_MOST) {
-      sc->q[last * row + FAR * D + i] = (float)(logit / far);
-      sc->k_new[needle * row + FAR * D + i] = 1;
+      put(sc, Q, last, FAR * D + i, logit / far);
+      put(sc, K_NEW, needle, FAR * D + i, 1);
     }
     if (turn < NEAR_ANGLE)
       continue;
     /* turned back by one token: the best match is the token before */
-    sc->q[last * row + NEAR * D + i] = (float)(logit / near * cos(turn));
-    sc->q[last * row + NEAR * D + i + D / 2] = (float)(-logit / near * sin(turn));
+    put(sc, Q, last, NEAR * D + i, logit / near * cos(turn));
+    put(sc, Q, last, NEAR * D + i + D / 2, -logit / near * sin(turn));
     for (int64_t j = 0; j < last; j++)
-      sc->k_new[j * row + NEAR * D + i] = 1;
+      put(sc, K_NEW, j, NEAR * D + i, 1);
   }
-  sc->v_new[needle * row + FAR * D] = 1;
-  sc->v_new[(last - 1) * row + NEAR * D] = 1;
+  put(sc, V_NEW, needle, FAR * D, 1);
+  put(sc, V_NEW, last - 1, NEAR * D, 1);
 }
 
-static struct attn_tensor tensor(float *data)
+/* ---- running -------------------------------------------------------------------------------- */
+
+struct launch {
+  const struct attn_impl *impl;
+  const struct attn_args *args;
+  void *plan;
+};
+
+static int enqueue(void *ctx, void *stream)
 {
-  return (struct attn_tensor){.data = data, .ss = HEADS * D, .sh = D};
+  const struct launch *l = ctx;
+  return l->impl->run(l->plan, l->args, stream);
 }
 
-static int run_one(struct serve *s, const struct attn_impl *impl, const struct attn_problem *p,
-                   const struct attn_args *args, double *seconds)
+/* As often as there are places for its seconds. */
+static int run_timed(struct serve *s, const struct attn_impl *impl, const struct attn_problem *p,
+                     const struct attn_args *args, double *seconds, int n)
 {
-  void *plan = (void *)p;
+  const struct device_timing warm = {CACHE_WARM, MODE_SUSTAINED, 0};
+  struct launch l = {impl, args, (void *)p};
   const char *why = attn_unsupported(impl, p, &s->dev.info);
   if (why)
     return serve_fail(s, ATTN_EUNSUPPORTED, "%s: %s; choose another --impl", impl->name, why);
-  int status = impl->prepare ? impl->prepare(p, &s->dev.info, &plan) : ATTN_OK;
-  double start = clock_now();
+  int status = impl->prepare ? impl->prepare(p, &s->dev.info, &l.plan) : ATTN_OK;
+  bool made = impl->prepare && !status;
   if (!status)
-    status = impl->run(plan, args, s->dev.ops->stream(&s->dev));
+    status = enqueue(&l, s->dev.ops->stream(&s->dev)); /* loads the kernel */
   if (!status)
     status = s->dev.ops->sync(&s->dev);
-  if (seconds)
-    *seconds = clock_now() - start;
-  if (impl->prepare && impl->finish && plan)
-    impl->finish(plan);
+  for (int i = 0; !status && i < n; i++) {
+    struct device_sample sample;
+    status = s->dev.ops->time(&s->dev, &warm, enqueue, &l, &sample);
+    seconds[i] = sample.seconds;
+  }
+  if (made && impl->finish)
+    impl->finish(l.plan);
   return status ? serve_fail(s, status, "%s failed on a context of %lld tokens", impl->name,
                              (long long)p->sk)
                 : ATTN_OK;
 }
 
-static int measure(struct serve *s, struct scene *sc, struct found *f)
+static int copy(struct serve *s, struct scene *sc, int first, int end, bool up)
 {
-  struct attn_args *a = &sc->args, decode = {0};
+  struct device *dev = &s->dev;
+  int status = ATTN_OK;
+  for (int i = first; !status && i < end; i++) {
+    void *host = tensor_of(&sc->host, i)->data, *device = tensor_of(&sc->device, i)->data;
+    status = up ? dev->ops->upload(dev, device, host, tensor_bytes(sc))
+                : dev->ops->download(dev, host, device, tensor_bytes(sc));
+  }
+  return status ? serve_fail(s, status, "%.200s", dev->error) : ATTN_OK;
+}
+
+/* The last token's attention, at the place in each head that is 1 for what it looks for. */
+static int look(struct serve *s, const struct setting *x, struct scene *sc, struct found *f)
+{
+  struct attn_args a = sc->device;
+  size_t size = attn_dtype_size(sc->rope.dtype);
+  float out[HEADS * D];
+  a.q.data = (char *)a.o.data + (size_t)((sc->n - 1) * HEADS * D) * size;
+  a.o.data = sc->out;
+  a.lse = sc->lse;
+  a.workspace = sc->workspace;
+  a.workspace_bytes = sc->workspace_bytes;
+  int status = run_timed(s, x->d.decode, &sc->decode, &a, NULL, 0);
+  if (!status && s->dev.ops->download(&s->dev, out, sc->out, HEADS * D * size))
+    status = serve_fail(s, ATTN_EDEVICE, "%.200s", s->dev.error);
+  if (!status) {
+    f->needle = attn_load(sc->rope.dtype, out, FAR * D);
+    f->neighbour = attn_load(sc->rope.dtype, out, NEAR * D);
+  }
+  return status;
+}
+
+static int measure(struct serve *s, const struct setting *x, struct scene *sc, struct found *f)
+{
   struct ref_plan plan = {CHECKED, s->o->seed};
   struct ref_verdict verdict = {0};
-  int status = ATTN_OK;
-  a->q = tensor(sc->q);
-  a->k_new = tensor(sc->k_new);
-  a->v_new = tensor(sc->v_new);
-  a->k = tensor(sc->k);
-  a->v = tensor(sc->v);
-  a->o = tensor(sc->o);
-  for (int i = 0; !status && i < RUNS; i++)
-    status = run_one(s, s->rope, &sc->rope, a, &sc->seconds[i]);
-  decode = *a;
-  decode.q = tensor(sc->o + (sc->n - 1) * HEADS * D);
-  decode.o = tensor(sc->out);
-  decode.lse = sc->lse;
+  int status = copy(s, sc, Q, K, true);
   if (!status)
-    status = run_one(s, s->decode, &sc->decode, &decode, NULL);
-  f->seconds = quantity_of(sc->seconds, RUNS);
-  f->needle = sc->out[FAR * D];
-  f->neighbour = sc->out[NEAR * D];
+    status = run_timed(s, s->rope, &sc->rope, &sc->device, sc->seconds, RUNS);
   if (!status)
-    status = ref_verify_rope(&sc->rope, &s->rope->numerics, a, &plan, NULL, &verdict);
+    status = look(s, x, sc, f);
+  if (!status)
+    status = copy(s, sc, K, TENSORS, false);
+  if (!status)
+    status = ref_verify_rope(&sc->rope, &s->rope->numerics, &sc->host, &plan, NULL, &verdict);
   s->sum->failed += !status && !verdict.pass;
+  f->seconds = quantity_of(sc->seconds, RUNS);
   f->angle = verdict.drift.angle_max;
   f->logit = verdict.drift.logit_rel;
   return status;
 }
+
+/* ---- the table ------------------------------------------------------------------------------ */
 
 static int emit(struct serve *s, const struct setting *x, const struct scene *sc,
                 const struct scaling *how, int extension, int64_t trained, const struct found *f)
@@ -230,10 +290,10 @@ static int one(struct serve *s, const struct setting *x, const struct scaling *h
   struct found f = {0};
   int status = make_problems(s, x, &sc, how, trained, extension);
   if (!status)
-    status = allocate(s, &sc);
+    status = allocate(s, x, &sc);
   if (!status) {
     fill(&sc);
-    status = measure(s, &sc, &f);
+    status = measure(s, x, &sc, &f);
   }
   if (!status)
     status = emit(s, x, &sc, how, extension, trained, &f);
@@ -259,12 +319,10 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
         "many tokens for the far head: give at most %.0f",
         (long long)trained, x->d.model.rope_theta, floor(most));
   int status = setting_check(s, x);
-  if (s->dev.info.kind != ATTN_CPU)
-    return serve_fail(s, ATTN_EUNSUPPORTED, "rope builds its heads in host memory: --device cpu");
   if (!status && !s->o->quiet)
     printf("theta %g, trained on %lld tokens, %s and %s\n\n%4s %-10s %11s %9s %9s %9s %9s\n",
-           x->d.model.rope_theta, (long long)trained, s->rope->name, s->decode->name, "", "scaling",
-           "a token", "angle", "logit", "needle", "neighbour");
+           x->d.model.rope_theta, (long long)trained, s->rope->name, x->d.decode->name, "",
+           "scaling", "a token", "angle", "logit", "needle", "neighbour");
   for (size_t e = 0; !status && e < sizeof extensions / sizeof *extensions; e++)
     for (size_t i = 0; !status && i < sizeof scalings / sizeof *scalings; i++)
       status = one(s, x, &scalings[i], trained, extensions[e]);
@@ -273,5 +331,5 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
 
 int scenario_rope(struct serve *s)
 {
-  return setting_each(s, "tiny-gqa", on_model, NULL);
+  return setting_each(s, false, on_model, NULL);
 }

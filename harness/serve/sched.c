@@ -159,7 +159,7 @@ static int enter(struct sched *s, int32_t request)
   struct sched_request *r = &s->request[request];
   int64_t input = s->trace->request[request].input;
   int64_t end = (r->computed < input ? r->computed : input) / s->o.page;
-  if (!s->o.prefix || end <= r->entered)
+  if (!s->o.prefix || s->trace->request[request].apart || end <= r->entered)
     return ATTN_OK;
   if (!r->apart) {
     r->entered = prefix_insert(&s->px, &r->seq, r->token, r->entered, end);

@@ -20,7 +20,10 @@ struct serve {
   struct device dev;
   struct store store;
   char run_id[40];
-  const struct attn_impl *prefill, *decode, *rope;
+  const struct attn_impl *prefill, *decode; /* --impl; NULL: the device's best */
+  const struct attn_impl *rope;
+  struct decoder *decoder;                /* of the last replay, kept for the next */
+  struct decoder_options decoder_options; /* that it was made with */
   struct device_ceilings ceilings;
   struct serve_summary *sum;
   double shown_s; /* when progress was last shown */
@@ -33,6 +36,7 @@ struct setting {
   struct decoder_options d;
   enum attn_dtype dtype;
   double logit_error; /* of the check, over the largest logit; NaN: not checked */
+  double logit_bound; /* between the stack and one of naive kernels */
 };
 
 /* One replay. */
@@ -56,15 +60,14 @@ struct quantity {
   size_t n;
 };
 
-#define LOGIT_BOUND 0x1p-14 /* of the largest logit, between the stack and one of naive kernels */
-
 __attribute__((format(printf, 3, 4))) int serve_fail(struct serve *s, int status, const char *fmt,
                                                      ...);
 
 /* serve-setting.c: a model by name with the options' cache, and its check. */
 int setting_make(struct serve *s, const char *model, struct setting *out);
-/* Calls each for every model of --model, or of a default list. */
-int setting_each(struct serve *s, const char *models,
+/* Calls each for every model of --model, or of the device's default: one, or those that differ in
+ * their KV heads. */
+int setting_each(struct serve *s, bool heads,
                  int (*each)(struct serve *s, struct setting *x, void *ctx), void *ctx);
 int setting_check(struct serve *s, struct setting *x);
 /* Comma-separated whole numbers; at most max. ATTN_EINVAL and a line. */
@@ -77,10 +80,14 @@ int replay_check(struct serve *s, const struct setting *x, const struct trace *t
 int replay(struct serve *s, const struct setting *x, const struct trace *t, const char *trace_name,
            bool prefix, double rate, struct outcome *out);
 void outcome_free(struct outcome *out);
+/* Gives up the kept decoder's memory. */
+void replay_end(struct serve *s);
 struct quantity quantity_of(double *x, size_t n); /* NaNs are left out; reorders x */
 struct quantity outcome_ttft(const struct outcome *out);
 struct quantity outcome_tpot(const struct outcome *out);
 double outcome_part(const struct outcome *out, enum ttft_part part); /* median */
+
+extern const char *const serve_part_names[]; /* of an enum ttft_part, in records */
 
 /* serve-record.c: the members that every serving record has; the outcome's (out may be NULL). */
 json_t *serve_json(const struct serve *s, const struct setting *x);

@@ -65,18 +65,20 @@ json_t *serve_json(const struct serve *s, const struct setting *x)
   serve_put(o, "budget_tokens", (double)d->tokens);
   serve_put(o, "batch", (double)d->batch);
   put_real(o, "logit_error", x->logit_error);
-  put_real(o, "logit_bound", LOGIT_BOUND);
+  put_real(o, "logit_bound", x->logit_bound);
   return o;
 }
 
+const char *const serve_part_names[] = {"queue",     "schedule", "gemm",
+                                        "attention", "launch",   "other"};
+
 static void put_parts(json_t *serve, const struct outcome *out)
 {
-  static const char *const names[] = {"queue", "schedule", "gemm", "attention", "other"};
   json_t *parts = json_object();
   for (int p = 0; p < TTFT_PARTS; p++)
-    put_real(parts, names[p], outcome_part(out, p));
-  /* a launch on the host is its execution */
-  put_real(parts, "launch", NAN);
+    put_real(parts, serve_part_names[p], outcome_part(out, p));
+  if (!out->result.launches)
+    put_real(parts, "launch", NAN);
   json_object_set_new(serve, "ttft_parts_s", parts);
 }
 
@@ -115,7 +117,7 @@ void serve_json_outcome(json_t *serve, const struct outcome *out)
  * as infinite. */
 static bool sound(const struct setting *x)
 {
-  return isnan(x->logit_error) || x->logit_error <= LOGIT_BOUND;
+  return isnan(x->logit_error) || x->logit_error <= x->logit_bound;
 }
 
 /* No speed without a verdict. */
@@ -151,7 +153,7 @@ int serve_emit_problem(struct serve *s, const struct setting *x, const struct at
     strip_times(serve);
     snprintf(r.reason, sizeof r.reason,
              "logits differ from naive attention's by %.2e of the largest; the bound is %.2e",
-             x->logit_error, LOGIT_BOUND);
+             x->logit_error, x->logit_bound);
   }
   r.ceilings = s->ceilings;
   r.serve = serve;

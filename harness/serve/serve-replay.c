@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness/base/clock.h"
 #include "harness/gate/stats.h"
@@ -117,11 +118,30 @@ int replay_check(struct serve *s, const struct setting *x, const struct trace *t
   return sched_check(t, trace_name, &o, s->err, s->errlen);
 }
 
+void replay_end(struct serve *s)
+{
+  decoder_destroy(s->decoder);
+  s->decoder = NULL;
+}
+
+/* The kept one, if it is the same; weights take seconds on a large model. */
+static int take_decoder(struct serve *s, const struct decoder_options *o)
+{
+  if (s->decoder && !memcmp(&s->decoder_options, o, sizeof *o))
+    return decoder_forget(s->decoder) ? serve_fail(s, ATTN_EDEVICE, "%.200s", s->dev.error)
+                                      : ATTN_OK;
+  replay_end(s);
+  int status = decoder_create(&s->decoder, &s->dev, o, s->err, s->errlen);
+  s->decoder_options = *o;
+  if (status)
+    replay_end(s);
+  return status;
+}
+
 int replay(struct serve *s, const struct setting *x, const struct trace *t, const char *trace_name,
            bool prefix, double rate, struct outcome *out)
 {
   struct sched sched = {0};
-  struct decoder *decoder = NULL;
   struct sched_options o = options_of(s, x, prefix);
   *out = (struct outcome){
       .setting = x, .trace = t, .trace_name = trace_name, .prefix = prefix, .rate = rate};
@@ -135,10 +155,9 @@ int replay(struct serve *s, const struct setting *x, const struct trace *t, cons
     status = sched_init(&sched, t, trace_name, &o, s->err, s->errlen);
   if (status)
     return status;
-  status = decoder_create(&decoder, &s->dev, &x->d, s->err, s->errlen);
+  status = take_decoder(s, &x->d);
   if (!status)
-    status = run_engine(s, out, &sched, decoder);
-  decoder_destroy(decoder);
+    status = run_engine(s, out, &sched, s->decoder);
   sched_free(&sched);
   return status;
 }

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +12,10 @@
 #include "harness/run/catalog.h"
 #include "harness/run/worker.h"
 #include "harness/serve/serve-parts.h"
+
+#define CPU_BUDGET 512 /* tokens a step */
+#define GPU_BUDGET 8192
+#define CPU_KV_MEMORY ((size_t)64 << 20)
 
 static const struct scenario {
   const char *name, *summary;
@@ -35,16 +40,10 @@ const char *serve_scenario(int i, const char **summary)
 
 void serve_defaults(struct serve_options *o)
 {
-  *o = (struct serve_options){.page = 16,
-                              .budget = 512,
-                              .batch = 32,
-                              .rate = 1,
-                              .repeat = 6,
-                              .kv_memory = 64 << 20,
-                              .seed = 1};
+  *o = (struct serve_options){.page = 16, .batch = 32, .rate = 1, .repeat = 6, .seed = 1};
 }
 
-/* prefill[,decode] by name; the device's defaults where not given. */
+/* Of this device, by name. */
 static const struct attn_impl *pick(struct serve *s, const char *name, size_t n)
 {
   for (int i = 0; catalog_impl(i); i++) {
@@ -61,13 +60,14 @@ static const struct attn_impl *pick(struct serve *s, const char *name, size_t n)
 
 static int pick_all(struct serve *s)
 {
-  bool cpu = s->dev.info.kind == ATTN_CPU;
-  const char *names = s->o->impl ? s->o->impl : cpu ? "cpu/flash" : "cuda/flash-sm80,cuda/decode";
-  const char *rope = cpu ? "cpu/rope" : "cuda/rope", *comma = strchr(names, ',');
+  const char *names = s->o->impl, *comma = names ? strchr(names, ',') : NULL;
+  const char *rope = s->dev.info.kind == ATTN_CPU ? "cpu/rope" : "cuda/rope";
+  s->rope = pick(s, rope, strlen(rope));
+  if (!s->rope || !names)
+    return s->rope ? ATTN_OK : ATTN_EINVAL;
   s->prefill = pick(s, names, comma ? (size_t)(comma - names) : strlen(names));
   s->decode = comma && s->prefill ? pick(s, comma + 1, strlen(comma + 1)) : s->prefill;
-  s->rope = s->decode ? pick(s, rope, strlen(rope)) : NULL;
-  return s->rope ? ATTN_OK : ATTN_EINVAL;
+  return s->decode ? ATTN_OK : ATTN_EINVAL;
 }
 
 static int check_options(struct serve *s)
@@ -81,6 +81,18 @@ static int check_options(struct serve *s)
   if (s->o->contiguous && s->o->prefix == PREFIX_ON)
     return serve_fail(s, ATTN_EINVAL,
                       "--contiguous with --prefix on: only pages can be shared; leave one out");
+  return ATTN_OK;
+}
+
+/* What nobody asked for, by the device. */
+static int fill_in(struct serve *s, struct serve_options *o)
+{
+  bool cpu = s->dev.info.kind == ATTN_CPU;
+  size_t room = CPU_KV_MEMORY;
+  if (!o->kv_memory && !cpu && s->dev.ops->available(&s->dev, &room))
+    return serve_fail(s, ATTN_EDEVICE, "%.200s", s->dev.error);
+  if (!o->kv_memory)
+    o->kv_memory = cpu ? (double)room : floor((double)room / 2);
   return ATTN_OK;
 }
 
@@ -103,21 +115,27 @@ static int begin(struct serve *s)
   return status;
 }
 
-int serve_run(const char *scenario, const struct serve_options *o, struct serve_summary *sum,
+int serve_run(const char *scenario, const struct serve_options *given, struct serve_summary *sum,
               char *err, size_t errlen)
 {
+  struct serve_options o = *given;
   struct serve s = {
-      .o = o, .scenario = scenario, .store = {.fd = -1}, .sum = sum, .err = err, .errlen = errlen};
+      .o = &o, .scenario = scenario, .store = {.fd = -1}, .sum = sum, .err = err, .errlen = errlen};
   *sum = (struct serve_summary){0};
   *err = '\0';
+  if (!o.budget)
+    o.budget = strcmp(o.device->name, device_host.name) ? GPU_BUDGET : CPU_BUDGET;
   int status = check_options(&s);
   if (status)
     return status;
   worker_catch_interrupts();
   status = begin(&s);
+  if (!status)
+    status = fill_in(&s, &o);
   for (size_t i = 0; !status && i < SCENARIOS; i++)
     if (!strcmp(scenarios[i].name, scenario))
       status = scenarios[i].run(&s);
+  replay_end(&s);
   if (s.store.fd >= 0)
     store_close(&s.store);
   if (s.dev.self)

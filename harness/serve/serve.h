@@ -18,6 +18,7 @@ struct serve_options {
   const char *impl;    /* prefill[,decode], or NULL: the device's default */
   const char *rope;    /* NAME:FACTOR, or NULL: the model's own */
   const char *lengths; /* prompt lengths, comma-separated, or NULL: the scenario's */
+  const char *shares;  /* of prefill, percent, or NULL: the scenario's */
   const char *out;     /* results file, or NULL */
   const char *repro;
   int64_t requests, layers, page, context, budget, batch, repeat;

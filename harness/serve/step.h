@@ -30,6 +30,7 @@ enum step_part { PART_GEMM, PART_ATTENTION, PART_OTHER, STEP_PARTS };
 
 struct step_times {
   double part[STEP_PARTS];
+  bool launches; /* parts are between the device's first and last work; the rest is the host's */
 };
 
 struct step_model {

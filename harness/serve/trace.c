@@ -61,7 +61,7 @@ static int append(struct trace *t, const struct trace_request *r)
 int trace_add(struct trace *t, double arrival_s, int64_t input, int64_t output, const int64_t *ids,
               size_t nids)
 {
-  struct trace_request r = {arrival_s, input, output, (int)t->n + 1, t->nids, nids};
+  struct trace_request r = {arrival_s, input, output, (int)t->n + 1, t->nids, nids, false};
   int status = ATTN_OK;
   for (size_t i = 0; !status && i < nids; i++)
     status = trace_id_append(t, ids[i]);

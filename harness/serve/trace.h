@@ -12,6 +12,7 @@
 #ifndef HARNESS_SERVE_TRACE_H
 #define HARNESS_SERVE_TRACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ struct trace_request {
   int64_t input, output;
   int row;        /* of the file, from 1 */
   size_t id, ids; /* its hash ids, trace.id[id] .. */
+  bool apart;     /* its pages do not enter the prefix cache */
 };
 
 struct trace {

@@ -98,6 +98,14 @@ __attribute__((format(printf, 1, 2))) static void check(const char *format, ...)
       judge(i, text);
 }
 
+static int check_problem(const struct attn_problem *p, void *ctx)
+{
+  char text[ATTN_PROBLEM_TEXT];
+  attn_problem_print(p, text, sizeof text);
+  check("%s", text);
+  return 0;
+}
+
 /* ---- dense tensors -------------------------------------------------------------------------- */
 
 static void test_shapes(void)
@@ -175,6 +183,26 @@ static void test_batches_and_lengths(void)
   }
   check("op=decode dtype=bf16 b=4 hq=8 hkv=2 sk=1000 d=128");
   check("op=append dtype=fp16 b=2 hq=8 hkv=2 sq=77 sk=1000 d=128");
+}
+
+/* Rotation and append: vectors of 16 bytes, of pairs and of nothing; pages, runs, every scaling. */
+static void test_rope(void)
+{
+  static const char *const shapes[] = {
+      "b=2 hq=8 hkv=2 sq=67 sk=131 d=128 page=0,16",
+      "b=3 hq=3 hkv=1 sq=5 sk=77 d=36 dv=50 rotary=10 pairs=half,interleaved page=0,8",
+      "b=3 hq=6 hkv=3 sq=9 sk=77 d=128 rotary=64 pairs=interleaved layout=bhsd page=0,1",
+      "hq=4 hkv=2 d=64 rope=dyn:4 trained=100 page=0,16 seqs=2x7/130+1x0/5+3x1/401+1x33/33",
+      "b=1 hq=2 hkv=1 sq=9 sk=1048576 d=64 rope=linear:8,ntk:8",
+      "b=70001 hq=2 hkv=1 sq=1 sk=3 d=64"};
+  static const char *const types3[] = {"bf16", "fp16", "fp32"};
+  for (int i = 0; i < COUNT(shapes); i++)
+    for (int k = 0; k < COUNT(types3); k++) {
+      char text[256], e[256];
+      snprintf(text, sizeof text, "op=rope dtype=%s %s", types3[k], shapes[i]);
+      if (attn_problem_sweep(text, NULL, check_problem, NULL, e, sizeof e))
+        ok(false, "%s: %s", text, e);
+    }
 }
 
 static void test_deterministic(void)
@@ -383,6 +411,7 @@ int main(void)
   test_options();
   test_ragged();
   test_batches_and_lengths();
+  test_rope();
   test_deterministic();
   test_gaps();
   test_far();

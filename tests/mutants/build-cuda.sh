@@ -20,6 +20,7 @@ sm90="impl/cuda/flash-sm90-d64.cu impl/cuda/flash-sm90-d64-options.cu
   impl/cuda/flash-bwd-sm90.c impl/cuda/tensor-map.c"
 decode="impl/cuda/decode-kernels.cu impl/cuda/decode.c"
 naive="impl/cuda/naive-rows.cu impl/cuda/naive.c"
+rope="impl/cuda/rope-kernels.cu impl/cuda/rope.c"
 common="impl/problem.c impl/problem-count.c impl/problem-parse.c impl/problem-rope.c
   tests/mutants/cuda/no-tables.c"
 
@@ -29,6 +30,7 @@ units_of() { # IMPL
   cuda/flash-sm90) echo $sm90 ;;
   cuda/decode) echo $decode ;;
   cuda/naive) echo $naive ;;
+  cuda/rope) echo $rope ;;
   *) echo "$1: not known to build-cuda.sh" >&2; return 1 ;;
   esac
 }
@@ -114,7 +116,7 @@ elif [ "${CLEAN:-}" ]; then
 elif [ "${ONLY:-}" ]; then
   one "$ONLY"
 else
-  impls="cuda/flash-sm80 cuda/decode cuda/naive"
+  impls="cuda/flash-sm80 cuda/decode cuda/naive cuda/rope"
   [ "$SM" != 90 ] || impls="$impls cuda/flash-sm90"
   { for i in $impls; do units_of "$i"; done; echo $common; } | tr ' ' '\n' | each UNIT
   for i in $impls; do echo "$i"; done | each CLEAN
