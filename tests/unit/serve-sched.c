@@ -74,8 +74,7 @@ static int fake_step(void *self, const struct step *st, int32_t *sampled, struct
   }
   f->largest = st->tokens > f->largest ? st->tokens : f->largest;
   f->now += f->a + f->b * (double)st->tokens;
-  *t =
-      (struct step_times){
+  *t = (struct step_times){
       .part = {0.5 * f->b * (double)st->tokens, 0.25 * f->b * (double)st->tokens, NAN}};
   return ATTN_OK;
 }
