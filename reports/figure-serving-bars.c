@@ -214,20 +214,23 @@ int draw_serving_heads(struct report *r, char *err, size_t errlen)
 
 static struct table *fork_values(const struct report *r)
 {
-  static const struct table_column columns[] = {{"Model", "model", 'l'},
-                                                {"Prompt", "prompt_tokens", 'r'},
-                                                {"Branches", "branches", 'r'},
-                                                {"KV bytes of the prompt", "kv_bytes_prompt", 'r'},
-                                                {"Added by forking", "kv_bytes_forked", 'r'},
-                                                {"By first tokens", "kv_bytes_written", 'r'},
-                                                {"Pages copied", "fork_copies", 'r'},
-                                                {"Separate sequences", "kv_bytes_separate", 'r'}};
-  struct table *t = table_new("serve-fork", "Forks of a prompt", "", columns, 8);
+  static const struct table_column columns[] = {
+      {"Model", "model", 'l'},
+      {"Prompt", "prompt_tokens", 'r'},
+      {"Branches", "branches", 'r'},
+      {"KV bytes of the prompt", "kv_bytes_prompt", 'r'},
+      {"Added by forking", "kv_bytes_forked", 'r'},
+      {"By first tokens", "kv_bytes_written", 'r'},
+      {"Pages copied", "fork_copies", 'r'},
+      {"Separate sequences", "kv_bytes_separate", 'r'},
+      {"DRAM writes, forking", "dram_bytes_forked", 'r'},
+      {"DRAM writes, first tokens", "dram_bytes_written", 'r'}};
+  struct table *t = table_new("serve-fork", "Forks of a prompt", "", columns, 10);
   const struct report_serving *s;
   for (int i = 0; t && (s = serving_nth(r, "fork", i)); i++) {
     table_row(t);
     table_text(t, 0, s->model);
-    for (int k = 1; k < 8; k++) {
+    for (int k = 1; k < 10; k++) {
       double x = serving_number(s->serve, columns[k].csv);
       table_number(t, k, x, format_exact(x).s);
     }

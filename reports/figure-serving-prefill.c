@@ -12,30 +12,37 @@
 #include "reports/format.h"
 #include "reports/serving.h"
 
-static const double shares[] = {0, 0.25, 0.5, 0.75, 0.9, 0.99};
-#define SHARES ((int)(sizeof shares / sizeof *shares))
+#define SHARES 16
 
-/* The share that was asked for: whole pages leave a little less. */
-static int share_of(const json_t *serve)
+/* The shares that were asked for, ascending; whole pages leave a little less. */
+static int shares_of(const struct report *r, double *share)
 {
-  double x = serving_number(serve, "asked_share");
-  int best = 0;
-  for (int i = 1; i < SHARES; i++)
-    if (fabs(x - shares[i]) < fabs(x - shares[best]))
-      best = i;
-  return best;
+  const struct report_serving *s;
+  int n = 0;
+  for (int i = 0; (s = serving_nth(r, "prefill", i)); i++) {
+    double x = serving_number(s->serve, "asked_share");
+    int at = 0;
+    while (at < n && share[at] < x)
+      at++;
+    if (n == SHARES || isnan(x) || (at < n && share[at] == x))
+      continue;
+    memmove(share + at + 1, share + at, (size_t)(n - at) * sizeof *share);
+    share[at] = x;
+    n++;
+  }
+  return n;
 }
 
-static int write_share(struct canvas *c, const struct report *r, const char *name, int share)
+static int write_share(struct canvas *c, const struct report *r, const char *name, double share)
 {
   const struct report_serving *s;
   char own[256], what[64];
   int n = 0;
-  snprintf(what, sizeof what, "%.0f %% cached", 100 * shares[share]);
+  snprintf(what, sizeof what, "%.0f %% cached", 100 * share);
   canvas_block(c, what, "tokens ttft_ms lo hi predicted_ms");
   for (int i = 0; (s = serving_nth(r, "prefill", i)); i++) {
     serving_name(s, own, sizeof own);
-    if (strcmp(own, name) || share_of(s->serve) != share)
+    if (strcmp(own, name) || serving_number(s->serve, "asked_share") != share)
       continue;
     canvas_number(c, serving_number(s->serve, "prompt_tokens"));
     canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", "median"));
@@ -51,10 +58,11 @@ static int write_share(struct canvas *c, const struct report *r, const char *nam
 static struct table *values_of(const struct report *r, const char *name)
 {
   static const struct table_column columns[] = {
-      {"Prompt", "prompt_tokens", 'r'}, {"Cached", "cached_tokens", 'r'},  {"TTFT", "ttft_s", 'r'},
-      {"GEMM", "gemm_s", 'r'},          {"Attention", "attention_s", 'r'}, {"Rest", "other_s", 'r'},
-      {"Predicted", "predicted_s", 'r'}};
-  struct table *t = table_new("serve-prefill", "TTFT by cached share", "", columns, 7);
+      {"Prompt", "prompt_tokens", 'r'},  {"Cached", "cached_tokens", 'r'},
+      {"TTFT", "ttft_s", 'r'},           {"GEMM", "gemm_s", 'r'},
+      {"Attention", "attention_s", 'r'}, {"Launch", "launch_s", 'r'},
+      {"Rest", "other_s", 'r'},          {"Predicted", "predicted_s", 'r'}};
+  struct table *t = table_new("serve-prefill", "TTFT by cached share", "", columns, 8);
   const struct report_serving *s;
   char own[256];
   for (int i = 0; t && (s = serving_nth(r, "prefill", i)); i++) {
@@ -62,15 +70,16 @@ static struct table *values_of(const struct report *r, const char *name)
     serving_name(s, own, sizeof own);
     if (strcmp(own, name))
       continue;
-    double x[7] = {serving_number(v, "prompt_tokens"),
+    double x[8] = {serving_number(v, "prompt_tokens"),
                    serving_number(v, "cached_tokens"),
                    serving_inner(v, "ttft_s", "median"),
                    serving_inner(v, "ttft_parts_s", "gemm"),
                    serving_inner(v, "ttft_parts_s", "attention"),
+                   serving_inner(v, "ttft_parts_s", "launch"),
                    serving_inner(v, "ttft_parts_s", "other"),
                    serving_inner(v, "predicted_s", "total")};
     table_row(t);
-    for (int k = 0; k < 7; k++)
+    for (int k = 0; k < 8; k++)
       table_number(t, k, x[k], k < 2 ? format_exact(x[k]).s : format_seconds(x[k]).s);
   }
   return t;
@@ -79,9 +88,10 @@ static struct table *values_of(const struct report *r, const char *name)
 /* The curves, each with its prediction. */
 static void plot(struct canvas *c, const struct report *r, const char *name)
 {
-  int drawn = 0;
-  for (int k = 0; k < SHARES; k++) {
-    if (!write_share(c, r, name, k))
+  double shares[SHARES];
+  int drawn = 0, n = shares_of(r, shares);
+  for (int k = 0; k < n; k++) {
+    if (!write_share(c, r, name, shares[k]))
       continue;
     const struct style *style = style_at(k);
     fprintf(c->gp,

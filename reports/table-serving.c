@@ -21,6 +21,7 @@ static const struct table_column columns[] = {
     {"Scheduling", "schedule_s", 'r'},
     {"GEMM", "gemm_s", 'r'},
     {"Attention", "attention_s", 'r'},
+    {"Launch", "launch_s", 'r'},
     {"Rest", "other_s", 'r'},
     {"TPOT p50", "tpot_s", 'r'},
     {"Tokens/s", "tokens_per_s", 'r'},
@@ -34,12 +35,13 @@ enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static void add_times(struct table *t, const json_t *v)
 {
-  static const char *const parts[] = {"queue", "schedule", "gemm", "attention", "other"};
-  double x[8] = {serving_inner(v, "ttft_s", "median"), serving_inner(v, "ttft_s", "p99")};
-  for (int i = 0; i < 5; i++)
+  static const char *const parts[] = {"queue", "schedule", "gemm", "attention", "launch", "other"};
+  enum { PARTS = sizeof parts / sizeof *parts };
+  double x[PARTS + 3] = {serving_inner(v, "ttft_s", "median"), serving_inner(v, "ttft_s", "p99")};
+  for (int i = 0; i < PARTS; i++)
     x[2 + i] = serving_inner(v, "ttft_parts_s", parts[i]);
-  x[7] = serving_inner(v, "tpot_s", "median");
-  for (int i = 0; i < 8; i++)
+  x[PARTS + 2] = serving_inner(v, "tpot_s", "median");
+  for (int i = 0; i < PARTS + 3; i++)
     table_number(t, 4 + i, x[i], format_seconds(x[i]).s);
 }
 
@@ -61,11 +63,11 @@ static void add_row(struct table *t, const struct report_serving *s)
   table_text(t, 2, on ? "on" : "off");
   table_number(t, 3, done, format_exact(done).s);
   add_times(t, v);
-  table_number(t, 12, rate, format_number(rate, 3).s);
-  table_number(t, 13, on ? share : NAN, on ? format_percent(share).s : "");
-  table_text(t, 14, isnan(differs) ? "" : differs > 0 ? "differs" : "agrees");
+  table_number(t, 13, rate, format_number(rate, 3).s);
+  table_number(t, 14, on ? share : NAN, on ? format_percent(share).s : "");
+  table_text(t, 15, isnan(differs) ? "" : differs > 0 ? "differs" : "agrees");
   for (int i = 0; i < 3; i++)
-    table_number(t, 15 + i, counts[i], format_exact(counts[i]).s);
+    table_number(t, 16 + i, counts[i], format_exact(counts[i]).s);
 }
 
 struct table *table_serving(const struct report *r)
