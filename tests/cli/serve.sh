@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Law: attnbench serve runs every scenario to its end on the cpu device; bad input is one line that
-# says what, where and what to do; an interrupt keeps what was measured.
+# Law: attnbench serve runs every scenario to its end on the cpu device, and on a GPU where there is
+# one; bad input is one line that says what, where and what to do; an interrupt keeps what was
+# measured.
 . "$srcdir/tests/tap.sh"
 
 traces=$srcdir/tests/traces
@@ -44,9 +45,22 @@ bad "give at most" rope --context 2k
 bad "has 4" --layers 5
 bad "the cache has 6" --model llama3-70b --requests 1
 bad "choose another --impl" --impl cpu/rope --requests 1
-"$ATTNBENCH" serve --device cuda --requests 1 > /dev/null 2>&1
-code=$?
-ok "$(case $code in 2|3) echo 0 ;; *) echo 1 ;; esac)" "--device cuda is refused with a reason, exit $code"
+bad "--shares" prefill --shares 50,25
+bad "--shares" prefill --shares 100
+# On a GPU the same scenarios; without one a reason.
+if "$ATTNBENCH" list --device cuda 2> /dev/null | grep -q 'cuda *present'; then
+  for words in "replay --requests 5" "prefill --lengths 64,600 --repeat 1" "fork --lengths 100" \
+    "heads --model tiny-mha,tiny-mqa --lengths 64 --repeat 1 --batch 4" "rope --context 256"; do
+    # shellcheck disable=SC2086
+    "$ATTNBENCH" serve --device cuda --model tiny-gqa --kv-memory 64M $words > "$tmp/gpu" 2>&1
+    is $? 0 "on a GPU: $words"
+    sed 's/^/# /' "$tmp/gpu"
+  done
+else
+  "$ATTNBENCH" serve --device cuda --requests 1 > /dev/null 2>&1
+  code=$?
+  ok "$(case $code in 2|3) echo 0 ;; *) echo 1 ;; esac)" "--device cuda is refused with a reason, exit $code"
+fi
 echo '{"timestamp": 3' > "$tmp/torn"
 bad "row 1" --trace "$tmp/torn"
 sed 's/"timestamp": 450/"timestamp": 250/' "$traces/mooncake.jsonl" > "$tmp/back"
@@ -64,7 +78,7 @@ is $? 0 "an Azure trace to its end"
 is $? 0 "contiguous, with naive attention and split decode"
 
 # Every scenario's records become a page, tables and figures.
-for words in "prefill --lengths 64,128 --repeat 2" "heads --lengths 64 --repeat 1 --batch 4" \
+for words in "prefill --lengths 64,128 --repeat 2 --shares 30,90" "heads --lengths 64 --repeat 1 --batch 4" \
   "memory --trace $traces/azure.csv" "fork --lengths 100" "rope --context 256"; do
   # shellcheck disable=SC2086
   out=$("$ATTNBENCH" serve $words --layers 1 --out "$tmp/records")
