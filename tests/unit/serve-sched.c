@@ -22,6 +22,7 @@ struct fake {
   int64_t budget, largest, wrong;
   int64_t *computed; /* (requests) tokens that were computed or found */
   int32_t last_prompt;
+  bool launches; /* its parts leave something for them */
 };
 
 static double fake_now(void *self)
@@ -74,8 +75,11 @@ static int fake_step(void *self, const struct step *st, int32_t *sampled, struct
   }
   f->largest = st->tokens > f->largest ? st->tokens : f->largest;
   f->now += f->a + f->b * (double)st->tokens;
-  *t = (struct step_times){
-      .part = {0.5 * f->b * (double)st->tokens, 0.25 * f->b * (double)st->tokens, NAN}};
+  double seconds = f->b * (double)st->tokens;
+  *t = (struct step_times){.part = {0.5 * seconds, 0.25 * seconds, NAN}};
+  if (f->launches)
+    *t = (struct step_times){.part = {0.5 * seconds, 0.25 * seconds, 0.125 * seconds},
+                             .launches = true};
   return ATTN_OK;
 }
 
@@ -248,7 +252,38 @@ static void open_loop(void)
          result.busy[TTFT_QUEUE] == 16 + 16,
      "a slow trace: the engine waits for the arrivals");
   sched_free(&s);
+  f.now = 0;
+  f.launches = true;
+  ok(!replay(&t, &o, &f, 1) && times[0].part[TTFT_OTHER] == 0.5 &&
+         times[0].part[TTFT_LAUNCH] == 0.5 && result.launches,
+     "where the device has times of its own, launching is what they leave of a step");
+  check_sums(&t, "with launches");
+  sched_free(&s);
   trace_free(&t);
+}
+
+/* Three equal prompts one after the other, of which one or none does not enter the cache. */
+static void prompts_apart(void)
+{
+  static const int64_t found[4][3] = {{0, 15, 15}, {0, 0, 15}, {0, 15, 15}, {0, 15, 15}};
+  struct sched_options o = {
+      .page = 5, .npages = 100, .budget = 32, .batch = 1, .vocab = 10, .prefix = true};
+  bool right = true;
+  for (int apart = -1; apart < 3; apart++) {
+    struct trace t = {0};
+    struct fake f = {.b = 1};
+    const int64_t id = 1;
+    for (int i = 0; i < 3; i++) {
+      trace_add(&t, 0, 20, 1, &id, 1);
+      t.request[i].apart = i == apart;
+    }
+    right &= !replay(&t, &o, &f, 1);
+    for (int i = 0; i < 3; i++)
+      right &= s.request[i].cached == found[apart + 1][i];
+    sched_free(&s);
+    trace_free(&t);
+  }
+  ok(right, "a prompt apart finds cached pages and leaves none");
 }
 
 static void refusals(void)
@@ -301,6 +336,7 @@ int main(void)
   all_cached();
   preemption();
   open_loop();
+  prompts_apart();
   refusals();
   interrupted();
   return done_testing();
