@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define ATTN_ABI 2
+#define ATTN_ABI 3
 #define ATTN_MAX_RUNS 64 /* distinct count x sq/sk entries of a ragged batch */
 
 /* ---- status --------------------------------------------------------------------------------- */
@@ -280,7 +280,9 @@ struct attn_impl {
   /* Bytes it means to move; NULL where the algorithm is not known. */
   void (*traffic)(const struct attn_problem *p, const struct attn_device *dev,
                   struct attn_traffic *t);
-  unsigned takes; /* ATTN_TAKES_*: the options above that unsupported() knows */
+  unsigned takes;   /* ATTN_TAKES_*: the options above that unsupported() knows */
+  const char *twin; /* the implementation whose bits it has on any input, or NULL; verify sees to it
+                     * where both run */
 };
 
 /* The question to ask of an implementation: NULL, or why it does not take the problem, from its

@@ -57,6 +57,9 @@ libattnbench_a_SOURCES += \
   impl/cuda/flash-sm80-d64.cu \
   impl/cuda/flash-sm80-d128.cu \
   impl/cuda/flash-sm80-d256.cu \
+  impl/cuda/flash-materialised.c \
+  impl/cuda/flash-materialised-kernels.cu \
+  impl/cuda/flash-materialised.h \
   impl/cuda/flash-bwd-sm90.c \
   impl/cuda/flash-bwd-sm90.cuh \
   impl/cuda/flash-bwd-sm90.h \
@@ -97,6 +100,7 @@ cuda_objects += \
   impl/cuda/flash-sm80-d64.o \
   impl/cuda/flash-sm80-d128.o \
   impl/cuda/flash-sm80-d256.o \
+  impl/cuda/flash-materialised-kernels.o \
   impl/cuda/flash-bwd-sm90-d64.o \
   impl/cuda/flash-bwd-sm90-d128.o \
   impl/cuda/flash-bwd-sm90-d256.o \

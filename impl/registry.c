@@ -14,8 +14,8 @@
 #endif
 
 #ifdef HAVE_CUDA
-extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80, attn_cuda_flash_sm90,
-    attn_cuda_decode, attn_cuda_rope;
+extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80,
+    attn_cuda_flash_sm80_materialised, attn_cuda_flash_sm90, attn_cuda_decode, attn_cuda_rope;
 #endif
 
 static const struct attn_impl *const builtins[] = {
@@ -29,6 +29,7 @@ static const struct attn_impl *const builtins[] = {
 #ifdef HAVE_CUDA
     &attn_cuda_naive,
     &attn_cuda_flash_sm80,
+    &attn_cuda_flash_sm80_materialised,
     &attn_cuda_flash_sm90,
     &attn_cuda_decode,
     &attn_cuda_rope,

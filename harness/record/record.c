@@ -38,11 +38,15 @@ void record_init(struct record *r)
                        .rerun_bitwise = -1,
                        .guards_intact = -1,
                        .inputs_unchanged = -1,
+                       .same_bits = -1,
                        .median_s = NAN,
                        .ci_lo_s = NAN,
                        .ci_hi_s = NAN,
                        .min_s = NAN,
                        .graph_s = NAN,
+                       .row_s = NAN,
+                       .activity_s = NAN,
+                       .rest_s = NAN,
                        .sample_mhz = NAN,
                        .tflops = NAN,
                        .gbps = NAN,
@@ -143,6 +147,7 @@ static json_t *verify_json(const struct record *r)
   put_check(checks, "bound", seen ? v->pass : -1);
   put_check(checks, "guards", r->guards_intact);
   put_check(checks, "inputs", r->inputs_unchanged);
+  put_check(checks, "same-bits", r->same_bits);
   for (int i = 0; i < law_count(); i++)
     put_check(checks, law_name(i), r->law[i]);
   put(o, "checks", checks);
@@ -163,6 +168,9 @@ static json_t *time_json(const struct record *r)
   put_real(o, "ci_hi_s", r->ci_hi_s);
   put_real(o, "min_s", r->min_s);
   put_real(o, "graph_s", r->graph_s);
+  put_real(o, "row_s", r->row_s);
+  put_real(o, "activity_s", r->activity_s);
+  put_real(o, "rest_s", r->rest_s);
   put(o, "n", json_integer(r->n));
   put(o, "processes", json_integer(r->processes));
   put(o, "cache", json_string(r->cache == CACHE_COLD ? "cold" : "warm"));

@@ -46,6 +46,7 @@ struct record {
   double err_vs_naive; /* rel_fro over naive's in the same types; NaN: no naive in the run */
   int rerun_bitwise;   /* 1 same bits twice, 0 not, -1 not tried */
   int guards_intact, inputs_unchanged; /* checks; -1 not tried */
+  int same_bits;                       /* as its twin; -1 not compared */
   int8_t law[LAWS_MAX];                /* enum law_state of law i */
   char laws_left_out[96];              /* why some are LAW_UNTRIED */
   struct law_properties properties;
@@ -56,7 +57,10 @@ struct record {
   enum device_mode mode;
   const char *method; /* "hidden-events", "host-clock" */
   double median_s, ci_lo_s, ci_hi_s, min_s, sample_mhz;
-  double graph_s; /* of one run among many in a CUDA graph; NaN: not asked for */
+  /* Of one run among DEVICE_ROW: in a CUDA graph, launched one by one, and of its kernels as
+   * CUPTI's activity has them; NaN: not asked for. */
+  double graph_s, row_s, activity_s;
+  double rest_s; /* pause before a run; NaN: sustained mode */
   int n, processes;
   const size_t *process_start; /* processes+1 offsets into samples; NULL with one process */
   double *samples;             /* n seconds, the caller's; those of one process are contiguous */

@@ -116,6 +116,25 @@ static int verify_afresh(struct group_work *w)
   return status ? status : each_ready(w, "verify after timing", group_verify);
 }
 
+/* Where an implementation says whose bits it has on any input, and both passed on these. */
+static void compare_twins(struct group_work *w)
+{
+  for (int i = 0; i < w->g->n; i++)
+    for (int k = 0; k < w->g->n; k++) {
+      struct live *l = &w->live[i];
+      const struct live *of = &w->live[k];
+      if (!l->ready || !l->bits || !l->c->impl->twin || !of->ready || !of->bits ||
+          strcmp(l->c->impl->twin, of->c->impl->name))
+        continue;
+      l->c->record.same_bits = l->bits == of->bits;
+      if (l->bits != of->bits) {
+        group_end(l->c, STATUS_FAIL, "same-bits: its outputs are not those of %s bit for bit",
+                  l->c->impl->twin);
+        l->ready = false;
+      }
+    }
+}
+
 static int run_cases(struct group_work *w)
 {
   int status = ATTN_OK;
@@ -129,6 +148,8 @@ static int run_cases(struct group_work *w)
   spent_enter(w->g->spent, SPENT_CHECKS);
   if (!status)
     status = each_ready(w, "verify", w->o->zoo ? group_zoo : group_verify);
+  if (!status)
+    compare_twins(w);
   if (!status && w->o->laws && !w->o->zoo)
     status = each_ready(w, "laws", group_laws);
   spent_enter(w->g->spent, SPENT_REST);

@@ -234,4 +234,5 @@ const struct attn_impl attn_cpu_flash_materialised = {
     .finish = attn_plan_destroy,
     .traffic = traffic,
     .takes = ATTN_TAKES_FP8_KV,
+    .twin = "cpu/flash",
 };
