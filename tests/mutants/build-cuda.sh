@@ -45,15 +45,15 @@ capability() {
 export SM
 
 compile() { # UNIT ROOT OBJECT
-  file=$2/$1
-  [ -f "$file" ] || file=$src/$1
+  from=$2/$1
+  [ -f "$from" ] || from=$src/$1
   case $1 in *sm90*) arch=${SM}a ;; *) arch=$SM ;; esac
   flags="-w -I$2 -I$src -I$config -Xcompiler -fPIC,-fvisibility=hidden"
   case $1 in
   *.cu)
-    rows "$file" > "$3.cu"
+    rows "$from" > "$3.cu"
     $nvcc $flags -std=c++17 -gencode "arch=compute_$arch,code=sm_$arch" -c -o "$3" "$3.cu" ;;
-  *) $nvcc $flags -O2 -Xcompiler -std=gnu11 -c -o "$3" "$file" ;;
+  *) $nvcc $flags -O2 -Xcompiler -std=gnu11 -c -o "$3" "$from" ;;
   esac
 }
 
