@@ -9,7 +9,12 @@
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("O3")
 #if defined __x86_64__ && defined __GLIBC__
-#define CLONES __attribute__((target_clones("avx512f", "arch=haswell", "default")))
+/* By what a processor can do: "arch=haswell" is one vendor's, and others got the default. */
+#if __GNUC__ >= 12
+#define CLONES __attribute__((target_clones("avx512f", "arch=x86-64-v3", "default")))
+#else
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
 #endif
 #endif
 #ifndef CLONES

@@ -43,16 +43,3 @@ void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict 
 {
   ref_conclude_of(tally, tensor_name, REF_TENSORS, REF_LSE, v);
 }
-
-/* Truncated to float with the last bit set when inexact (round to odd): the rounding to storage
- * that follows is then the only one. */
-void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x)
-{
-  float f = (float)x;
-  if (dtype != ATTN_F32 && (double)f != x) {
-    if (fabs((double)f) > fabs(x))
-      f = nextafterf(f, 0);
-    f = attn_float(attn_bits(f) | 1);
-  }
-  attn_store(dtype, data, at, f);
-}

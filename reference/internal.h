@@ -6,6 +6,7 @@
 #ifndef REFERENCE_INTERNAL_H
 #define REFERENCE_INTERNAL_H
 
+#include "impl/convert.h"
 #include "reference/bound.h"
 #include "reference/compare.h"
 #include "reference/reference.h"
@@ -75,7 +76,19 @@ void ref_conclude_of(const struct ref_tally *tally, const char *const *names, in
 void ref_conclude(const struct ref_tally tally[REF_TENSORS], struct ref_verdict *v);
 
 /* x rounded once, to the nearest number of the storage type */
-void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x);
+/* Truncated to float with the last bit set when inexact (round to odd): the rounding to storage
+ * that follows is then the only one. */
+static inline void ref_store(enum attn_dtype dtype, void *data, int64_t at, double x)
+{
+  float f = (float)x;
+  if (dtype != ATTN_F32 && (double)f != x) {
+    uint32_t bits = attn_bits(f);
+    if (fabs((double)f) > fabs(x))
+      bits--; /* the next float towards 0 */
+    f = attn_float(bits | 1);
+  }
+  attn_store(dtype, data, at, f);
+}
 
 /* ---- rows of tensors as doubles (matrix.c) --------------------------------------------------- */
 

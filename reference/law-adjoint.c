@@ -19,7 +19,7 @@ struct tangent {
 
 static double direction(const struct tangent *x, enum law_operand op, int64_t i)
 {
-  return law_normal(x->seed + 1000 + op, (uint64_t)i);
+  return law_random(x->seed + 1000 + op, (uint64_t)i);
 }
 
 static double dot(const double *a, const double *b, int64_t n)

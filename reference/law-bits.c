@@ -134,10 +134,10 @@ static void change(const struct law_bench *b, struct law_set *y, const struct ch
   for (struct law_place at = law_first(y, op); law_there(y, &at); law_next(y, op, &at)) {
     if (!in_part(x, at.row, law_rows(y, op, at.seq)))
       continue;
-    for (int64_t c = 0; c < law_width(y, op); c++) {
-      uint64_t i = (uint64_t)(law_at(y, op, &at) + c);
-      double z = law_normal(b->subject->seed + 77 + op, i);
-      law_put(y, op, &at, c, huge > 0 ? copysign(huge, z) : z);
+    int64_t from = law_at(y, op, &at), n = law_width(y, op);
+    for (int64_t i = from; i < from + n; i++) {
+      double z = law_random(b->subject->seed + 77 + op, (uint64_t)i);
+      law_store(y, op, i, huge > 0 ? copysign(huge, z) : z);
     }
   }
 }

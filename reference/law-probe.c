@@ -64,14 +64,16 @@ static void equal_inputs(const struct law_bench *b, struct law_set *s)
 {
   struct law_place at;
   for (at = law_first(s, LAW_Q); law_there(s, &at); law_next(s, LAW_Q, &at))
+    for (int64_t c = 0, i = law_at(s, LAW_Q, &at); c < s->p.d; c++)
+      law_store(s, LAW_Q, i + c, 0);
+  for (at = law_first(s, LAW_K); law_there(s, &at); law_next(s, LAW_K, &at)) {
+    int64_t i = law_at(s, LAW_K, &at), from = law_at(&b->base, LAW_K, &at);
     for (int64_t c = 0; c < s->p.d; c++)
-      law_put(s, LAW_Q, &at, c, 0);
-  for (at = law_first(s, LAW_K); law_there(s, &at); law_next(s, LAW_K, &at))
-    for (int64_t c = 0; c < s->p.d; c++)
-      law_put(s, LAW_K, &at, c, law_get(&b->base, LAW_K, &at, c));
+      law_store(s, LAW_K, i + c, law_load(&b->base, LAW_K, from + c));
+  }
   for (at = law_first(s, LAW_V); law_there(s, &at); law_next(s, LAW_V, &at))
-    for (int64_t c = 0; c < s->p.dv; c++)
-      law_put(s, LAW_V, &at, c, balanced(b, s->r.seqs[at.seq].sk, &at, c));
+    for (int64_t c = 0, i = law_at(s, LAW_V, &at); c < s->p.dv; c++)
+      law_store(s, LAW_V, i + c, balanced(b, s->r.seqs[at.seq].sk, &at, c));
 }
 
 /* The sums of the values that a row sees. */
@@ -82,8 +84,10 @@ static void sum_visible(const struct law_set *s, const struct law_place *at, dou
   for (int64_t c = 0; c < width; c++)
     sum[c] = 0;
   for (; key.row < s->r.seqs[at->seq].sk; key.row++) {
+    if (!law_sees(s, at->seq, at->row, key.row))
+      continue;
     int64_t from = law_at(s, LAW_V, &key);
-    for (int64_t c = 0; c < width && law_sees(s, at->seq, at->row, key.row); c++)
+    for (int64_t c = 0; c < width; c++)
       sum[c] += law_load(s, LAW_V, from + c);
   }
 }
@@ -170,13 +174,13 @@ static void named_inputs(const struct law_bench *b, struct law_set *s, int64_t r
 {
   struct law_place at;
   for (at = law_first(s, LAW_Q); law_there(s, &at); law_next(s, LAW_Q, &at)) {
-    int64_t t = named(b, s, &at, round);
+    int64_t t = named(b, s, &at, round), i = law_at(s, LAW_Q, &at);
     for (int64_t c = 0; c < s->p.d; c++)
-      law_put(s, LAW_Q, &at, c, t < 0 ? 0 : length * name_bit(t, c, bits));
+      law_store(s, LAW_Q, i + c, t < 0 ? 0 : length * name_bit(t, c, bits));
   }
   for (at = law_first(s, LAW_K); law_there(s, &at); law_next(s, LAW_K, &at))
-    for (int64_t c = 0; c < s->p.d; c++)
-      law_put(s, LAW_K, &at, c, name_bit(at.row, c, bits));
+    for (int64_t c = 0, i = law_at(s, LAW_K, &at); c < s->p.d; c++)
+      law_store(s, LAW_K, i + c, name_bit(at.row, c, bits));
 }
 
 static bool named_row(const struct law_bench *b, const struct law_set *s,
@@ -254,16 +258,17 @@ static void tied_inputs(struct law_set *s, double length)
 {
   struct law_place at;
   for (at = law_first(s, LAW_Q); law_there(s, &at); law_next(s, LAW_Q, &at))
-    for (int64_t c = 0; c < s->p.d; c++)
-      law_put(s, LAW_Q, &at, c, c ? 0 : length);
+    for (int64_t c = 0, i = law_at(s, LAW_Q, &at); c < s->p.d; c++)
+      law_store(s, LAW_Q, i + c, c ? 0 : length);
   for (at = law_first(s, LAW_K); law_there(s, &at); law_next(s, LAW_K, &at))
-    for (int64_t c = 0; c < s->p.d; c++)
-      law_put(s, LAW_K, &at, c, c ? 0 : winner(s, at.seq, at.head, at.row) ? 1 : -1);
-  for (at = law_first(s, LAW_V); law_there(s, &at); law_next(s, LAW_V, &at))
-    for (int64_t c = 0; c < s->p.dv; c++) {
-      int w = winner(s, at.seq, at.head, at.row);
-      law_put(s, LAW_V, &at, c, w ? 12 * (w + (double)(c % 3)) : at.row % 2 ? 512 : -512);
-    }
+    for (int64_t c = 0, i = law_at(s, LAW_K, &at); c < s->p.d; c++)
+      law_store(s, LAW_K, i + c, c ? 0 : winner(s, at.seq, at.head, at.row) ? 1 : -1);
+  for (at = law_first(s, LAW_V); law_there(s, &at); law_next(s, LAW_V, &at)) {
+    int64_t i = law_at(s, LAW_V, &at);
+    int w = winner(s, at.seq, at.head, at.row);
+    for (int64_t c = 0; c < s->p.dv; c++)
+      law_store(s, LAW_V, i + c, w ? 12 * (w + (double)(c % 3)) : at.row % 2 ? 512 : -512);
+  }
 }
 
 static void tied_row(const struct law_bench *b, const struct law_set *s, const struct law_place *at,

@@ -22,10 +22,10 @@ static bool no_dropout(const struct law_bench *b)
 static void grid_values(struct law_set *s, uint64_t seed, double factor[2])
 {
   for (struct law_place at = law_first(s, LAW_V); law_there(s, &at); law_next(s, LAW_V, &at))
-    for (int64_t c = 0; c < s->p.dv; c++) {
-      uint64_t u = law_hash(seed, (uint64_t)(law_at(s, LAW_V, &at) + c));
+    for (int64_t c = 0, i = law_at(s, LAW_V, &at); c < s->p.dv; c++) {
+      uint64_t u = law_hash(seed, (uint64_t)(i + c));
       double x = (double)(u % 121) - 60, y = (double)(u / 128 % 121) - 60;
-      law_put(s, LAW_V, &at, c, (factor[0] * x + factor[1] * y) / 16);
+      law_store(s, LAW_V, i + c, (factor[0] * x + factor[1] * y) / 16);
     }
 }
 
@@ -75,9 +75,9 @@ static bool range_of(const struct law_set *s, const struct law_place *at, double
   bool any = false;
   for (int64_t j = 0; j < s->r.seqs[at->seq].sk; j++) {
     struct law_place key = {at->seq, at->head / s->r.shape.group, j};
-    int64_t from = law_at(s, LAW_V, &key);
     if (!law_sees(s, at->seq, at->row, j))
       continue;
+    int64_t from = law_at(s, LAW_V, &key);
     for (int64_t c = 0; c < s->p.dv; c++) {
       double v = law_load(s, LAW_V, from + c);
       lo[c] = any && lo[c] < v ? lo[c] : v;

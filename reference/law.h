@@ -147,14 +147,19 @@ static inline double law_load(const struct law_set *s, enum law_operand op, int6
 {
   return attn_load(op == LAW_LSE ? ATTN_F32 : s->p.dtype, s->t[op].data, i);
 }
+/* i: of law_at, and a column. */
+static inline void law_store(struct law_set *s, enum law_operand op, int64_t i, double x)
+{
+  ref_store(op == LAW_LSE ? ATTN_F32 : s->p.dtype, s->t[op].data, i, x);
+}
 void law_put(struct law_set *s, enum law_operand op, const struct law_place *at, int64_t col,
              double x);
 void law_scale(struct law_set *s, enum law_operand op, double factor);
 /* One row, as doubles. */
 void law_read(const struct law_set *s, enum law_operand op, const struct law_place *at, double *to);
-/* Hash of (seed, i), and a standard normal number of it. */
+/* Hash of (seed, i), and a number of it: bell-shaped, mean 0, variance 1. */
 uint64_t law_hash(uint64_t seed, uint64_t i);
-double law_normal(uint64_t seed, uint64_t i);
+double law_random(uint64_t seed, uint64_t i);
 const char *law_operand_name(enum law_operand op);
 
 /* Does query `row` of a sequence see key j? How many keys does it see? */
