@@ -58,6 +58,7 @@ libattnbench_a_SOURCES += \
   harness/run/run.c harness/run/run.h harness/run/run-parts.h \
   harness/run/run-batch.c \
   harness/run/run-emit.c \
+  harness/run/run-lanes.c \
   harness/run/run-merge.c \
   harness/run/show.c \
   harness/run/tensors.c harness/run/tensors.h \

@@ -169,9 +169,11 @@ static int measure(struct aa *a, char *const *files, int n, char *err, size_t er
 {
   struct run_options run = a->o->run;
   struct run_summary sum;
+  struct device_ceilings ceilings = {0, 0, 0};
   char repro[sizeof a->o->repro];
   run_repro(a->o, repro, sizeof repro);
   run.repro = repro;
+  run.ceilings = &ceilings;
   run.quiet = true;
   run.group.time = true;
   for (int i = 0; i < n; i++) {

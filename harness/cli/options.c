@@ -59,6 +59,7 @@ NUMBER(set_seed, run.group.seed, uint64_t, 0, 9007199254740992.0)
 NUMBER(set_rows, run.group.rows_max, int64_t, 0, 1e15)
 NUMBER(set_timeout, run.timeout_s, double, 1, 1e6)
 NUMBER(set_ci, run.group.ci_width, double, 0, 1)
+NUMBER(set_rest, run.group.timing.rest_s, double, 0, 10)
 FLAG(set_resume, o->run.resume = true)
 FLAG(set_quiet, o->run.quiet = true)
 FLAG(set_minimize, o->minimize = true)
@@ -270,8 +271,11 @@ static const struct option_row table[] = {
     {"quick", NULL, "fewer samples", OPT_TIME, true, set_quick},
     {"sustained", NULL, "hot card: 3 s warm-up, no pauses (default: rested, 50 ms pauses)",
      OPT_TIME, true, set_sustained},
+    {"rest", "S", "pause before each run, rested mode (default 0.05; less warms the card)",
+     OPT_TIME, true, set_rest},
     {"warm", NULL, "leave the cache as it is (default: cold)", OPT_TIME, true, set_warm},
-    {"graph", NULL, "what takes under 0.1 ms by CUDA graph, too", OPT_TIME, true, set_graph},
+    {"graph", NULL, "what takes under 2 ms by CUDA graph and by CUPTI's activity, too", OPT_TIME,
+     true, set_graph},
     {"processes", "N", "worker processes a problem (default 1)", OPT_TIME, true, set_processes},
     {"samples", "N", "exactly N samples a process", OPT_TIME, true, set_samples},
     {"ci", "W", "stop when the 95 % interval is narrower than W of the median (default 0.005)",

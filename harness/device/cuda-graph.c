@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda-graph.c - a second figure for small kernels: runs back to back in one CUDA graph, where no
- * launch by the host lies between them and the ends of the event pair are shared by all.  The cache
- * is as the run before left it.
+ * cuda-graph.c - other figures for small kernels: runs back to back in one CUDA graph, where no
+ * launch by the host lies between them and the ends of the event pair are shared by all; and the
+ * same row launched one by one.  The cache is as the run before left it.
  */
 #include "config.h"
 
@@ -12,7 +12,6 @@
 
 #include <math.h>
 
-#define RUNS 20 /* in the graph */
 #define REPEATS 15
 #define UNCOUNTED 2 /* the first launches upload the graph */
 #define GATE_TIMEOUT_NS 1000000000u
@@ -26,7 +25,7 @@ static cudaGraphExec_t capture(cudaStream_t stream, device_launch launch, void *
   int status = ATTN_OK;
   if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal))
     return NULL;
-  for (int i = 0; i < RUNS && !status; i++)
+  for (int i = 0; i < DEVICE_ROW && !status; i++)
     status = launch(ctx, stream);
   cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   if (!status && !ended && graph && cudaGraphInstantiateWithFlags(&exec, graph, 0))
@@ -37,15 +36,27 @@ static cudaGraphExec_t capture(cudaStream_t stream, device_launch launch, void *
   return exec;
 }
 
-/* The event pair around one launch of the graph, held back until all is queued. */
-static int pair(struct device *dev, cudaGraphExec_t exec, double *seconds)
+/* What lies between the events: the graph, or without one the launches. */
+static cudaError_t enqueue(struct cuda *c, cudaGraphExec_t exec, device_launch launch, void *ctx)
+{
+  if (exec)
+    return cudaGraphLaunch(exec, c->stream);
+  for (int i = 0; i < DEVICE_ROW; i++)
+    if (launch(ctx, c->stream))
+      return cudaErrorUnknown;
+  return cudaSuccess;
+}
+
+/* The event pair around one row, held back until all is queued. */
+static int pair(struct device *dev, cudaGraphExec_t exec, device_launch launch, void *ctx,
+                double *seconds)
 {
   struct cuda *c = dev->self;
   float ms = 0;
   *c->gate = (struct cuda_gate){0, 0};
   CUDA_TRY(dev, cuda_kernel_gate(c->gate, GATE_TIMEOUT_NS, c->stream));
   cudaError_t e = cudaEventRecord(c->start, c->stream);
-  e = e ? e : cudaGraphLaunch(exec, c->stream);
+  e = e ? e : enqueue(c, exec, launch, ctx);
   e = e ? e : cudaEventRecord(c->stop, c->stream);
   __atomic_store_n(&c->gate->open, 1, __ATOMIC_SEQ_CST);
   CUDA_TRY(dev, e);
@@ -57,19 +68,30 @@ static int pair(struct device *dev, cudaGraphExec_t exec, double *seconds)
   return ATTN_OK;
 }
 
-int cuda_graph(struct device *dev, device_launch launch, void *ctx, double *seconds)
+/* Seconds of one run of the row. */
+static int row(struct device *dev, cudaGraphExec_t exec, device_launch launch, void *ctx,
+               double *seconds)
 {
   struct cuda *c = dev->self;
   double pairs[REPEATS], ignored;
-  *seconds = NAN;
+  int status = ATTN_OK;
+  for (int i = -UNCOUNTED; i < REPEATS && !status; i++)
+    status = pair(dev, exec, launch, ctx, i < 0 ? &ignored : &pairs[i]);
+  if (!status)
+    *seconds =
+        (stats_median(pairs, REPEATS) - (isfinite(c->empty_s) ? c->empty_s : 0)) / DEVICE_ROW;
+  return status;
+}
+
+int cuda_graph(struct device *dev, device_launch launch, void *ctx, double *graph_s, double *row_s)
+{
+  struct cuda *c = dev->self;
+  *graph_s = *row_s = NAN;
   int status = cuda_sync(dev);
   cudaGraphExec_t exec = status ? NULL : capture(c->stream, launch, ctx);
   if (!exec)
     return status;
-  for (int i = -UNCOUNTED; i < REPEATS && !status; i++)
-    status = pair(dev, exec, i < 0 ? &ignored : &pairs[i]);
+  status = row(dev, exec, launch, ctx, graph_s);
   cudaGraphExecDestroy(exec);
-  if (!status)
-    *seconds = (stats_median(pairs, REPEATS) - (isfinite(c->empty_s) ? c->empty_s : 0)) / RUNS;
-  return status;
+  return status ? status : row(dev, NULL, launch, ctx, row_s);
 }

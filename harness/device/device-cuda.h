@@ -48,7 +48,7 @@ int cuda_time(struct device *dev, const struct device_timing *t, device_launch l
 int cuda_flush(struct device *dev);
 
 /* cuda-graph.c */
-int cuda_graph(struct device *dev, device_launch launch, void *ctx, double *seconds);
+int cuda_graph(struct device *dev, device_launch launch, void *ctx, double *graph_s, double *row_s);
 
 /* cuda-ceilings.c */
 int cuda_ceilings(struct device *dev, enum device_mode mode, struct device_ceilings *out);

@@ -74,6 +74,8 @@ struct device_options {
       *beats; /* grows while a launch makes progress, where the device sees it; NULL */
 };
 
+#define DEVICE_ROW 20
+
 struct device_ops {
   const char *name; /* "cpu", "cuda" */
   /* NULL if a device of this kind is here, or why not (no side effect on this process: safe
@@ -96,9 +98,9 @@ struct device_ops {
   void *(*stream)(struct device *dev);
   int (*time)(struct device *dev, const struct device_timing *t, device_launch launch, void *ctx,
               struct device_sample *out);
-  /* Seconds of one run among many in a row, launched as a whole; NaN where the launch cannot be
-   * recorded for that. NULL: the device has no such thing. */
-  int (*graph)(struct device *dev, device_launch launch, void *ctx, double *seconds);
+  /* Seconds of one run among DEVICE_ROW in a row, launched as a whole, and one by one; NaN where
+   * the launch cannot be recorded for that. NULL: the device has no such thing. */
+  int (*graph)(struct device *dev, device_launch launch, void *ctx, double *graph_s, double *row_s);
   int (*ceilings)(struct device *dev, enum device_mode mode, struct device_ceilings *out);
   int (*state_begin)(struct device *dev); /* starts polling */
   int (*state_end)(struct device *dev, struct device_state *out);

@@ -59,6 +59,8 @@ static int clocks(const struct cell *c, const struct conditions *a, const struct
   if (!strcmp(a->kind, "cpu") &&
       numbers(c, "numbers of cores", "%.0f", a->multiprocessors, b->multiprocessors, err, errlen))
     return -1;
+  if (numbers(c, "pauses before a run", "%g s", a->rest_s, b->rest_s, err, errlen))
+    return -1;
   if (numbers(c, "power limits", "%.0f W", a->power_limit_w, b->power_limit_w, err, errlen) ||
       numbers(c, "ECC modes", "%.0f", switched(a->ecc), switched(b->ecc), err, errlen) ||
       numbers(c, "MIG modes", "%.0f", switched(a->mig), switched(b->mig), err, errlen))

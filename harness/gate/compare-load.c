@@ -47,6 +47,7 @@ static void read_conditions(struct conditions *on, const json_t *record)
   on->sram_bytes = field_number(d, "sram_bytes");
   on->power_limit_w = field_number(d, "power_limit_w");
   on->sm_clock_hz = field_number(d, "sm_clock_hz");
+  on->rest_s = field_number(json_object_get(record, "time"), "rest_s");
   on->ecc = known(d, "ecc");
   on->mig = known(d, "mig");
   on->seed = json_is_integer(seed) ? json_integer_value(seed) : -1;

@@ -27,7 +27,7 @@ enum quantity {
 /* What two cells must share for a quantity to be comparable. Unknown: "", NaN, -1. */
 struct conditions {
   char kind[8], name[128], uuid_hash[17], distribution[16];
-  double multiprocessors, sram_bytes, power_limit_w, sm_clock_hz;
+  double multiprocessors, sram_bytes, power_limit_w, sm_clock_hz, rest_s;
   int ecc, mig;
   int64_t seed;
 };

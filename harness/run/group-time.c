@@ -20,7 +20,9 @@
 #include "harness/gate/stats.h"
 
 #define WARM_UP_S 3.0         /* sustained mode, whole group */
-#define GRAPH_BELOW_S 1e-4    /* what takes longer says nothing new in a graph */
+#define GAP 0.2               /* random, of the pause, up to 10 ms */
+#define GRAPH_BELOW_S 2e-3    /* what takes longer says nothing new in a graph */
+#define ACTIVITIES 5          /* runs that are traced for a median of their kernels' times */
 #define GRAPH_ROWS 64         /* verified behind it */
 #define BEYOND_MATMUL 1.25    /* more FLOP/s than this times the measured product: INVALID */
 #define BELOW_COMPULSORY 0.97 /* fewer cold bytes than this times compulsory: INVALID */
@@ -108,7 +110,8 @@ static int rounds(struct group_work *w)
   double until = clock_now() + w->o->seconds;
   while (!status && (n = shuffle(w, order, &draw)) > 0) {
     for (int i = 0; i < n && !status; i++) {
-      double gap = 0.01 * rng_below(w->o->seed, draw++, 1000) / 1000;
+      double most = fmin(0.01, GAP * w->o->timing.rest_s);
+      double gap = most * rng_below(w->o->seed, draw++, 1000) / 1000;
       group_stage(w->g, order[i], "time");
       status = sample(w, &w->live[order[i]], gap);
     }
@@ -126,6 +129,7 @@ static void summarise(struct group_work *w, struct record *r)
   r->timed = r->n > 0;
   r->cache = w->o->timing.cache;
   r->mode = w->o->timing.mode;
+  r->rest_s = r->mode == MODE_RESTED ? w->o->timing.rest_s : NAN;
   r->method = w->dev->info.kind == ATTN_CUDA ? "hidden-events" : "host-clock";
   r->processes = 1;
   r->median_s = stats_median(r->samples, (size_t)r->n);
@@ -142,7 +146,7 @@ static int by_graph(struct group_work *w, struct live *l)
     return ATTN_OK;
   int status = tensors_poison_outputs(w->tensors);
   if (!status)
-    status = w->dev->ops->graph(w->dev, group_launch, l, &r->graph_s);
+    status = w->dev->ops->graph(w->dev, group_launch, l, &r->graph_s, &r->row_s);
   if (status) {
     group_end(l->c, STATUS_CRASH, "time by graph: %s", w->dev->error);
     return ATTN_EDEVICE;
@@ -190,6 +194,35 @@ int group_time(struct group_work *w)
   return status ? status : graphs(w);
 }
 
+static int launch_row(void *live, void *stream)
+{
+  int status = ATTN_OK;
+  for (int i = 0; i < DEVICE_ROW && !status; i++)
+    status = group_launch(live, stream);
+  return status;
+}
+
+/* The same row by CUPTI's activity records: start to end of the kernels, gaps left out. */
+static int by_activity(struct group_work *w, const struct instrument_ops *ins, struct live *l)
+{
+  struct record *r = &l->c->record;
+  struct kernel_info kernels[RECORD_KERNELS];
+  double seconds[ACTIVITIES];
+  int n = 0;
+  if (!w->o->graph || !(r->median_s < GRAPH_BELOW_S))
+    return ATTN_OK;
+  for (int i = 0; i < ACTIVITIES; i++) {
+    int status = ins->kernels(w->dev, launch_row, l, kernels, RECORD_KERNELS, &n);
+    if (status || !n)
+      return status;
+    seconds[i] = 0;
+    for (int k = 0; k < n; k++)
+      seconds[i] += kernels[k].seconds;
+  }
+  r->activity_s = stats_median(seconds, ACTIVITIES) / DEVICE_ROW;
+  return ATTN_OK;
+}
+
 int group_count(struct group_work *w)
 {
   const char *why;
@@ -203,8 +236,9 @@ int group_count(struct group_work *w)
       return ATTN_EDEVICE;
     if (!r->counters.source && why)
       snprintf(r->counters.reason, sizeof r->counters.reason, "%s", why);
-    if (ins->kernels &&
-        ins->kernels(w->dev, group_launch, &w->live[i], r->kernels, RECORD_KERNELS, &r->nkernels))
+    if (ins->kernels && (ins->kernels(w->dev, group_launch, &w->live[i], r->kernels, RECORD_KERNELS,
+                                      &r->nkernels) ||
+                         by_activity(w, ins, &w->live[i])))
       return ATTN_EDEVICE;
   }
   ins->close(w->dev);

@@ -21,16 +21,6 @@
 /* Rows that the second and later processes verify: the first has verified by the full budget. */
 #define LATER_ROWS 512
 
-struct task {
-  struct run *run;
-  struct run_batch *b;
-  struct group_options options; /* of this process */
-  bool emit;                    /* record groups as they finish */
-  int status;                   /* of recording */
-  char *err;
-  size_t errlen;
-};
-
 /* ---- in the worker -------------------------------------------------------------------------- */
 
 static bool open_cases(const struct group *g)
@@ -41,9 +31,9 @@ static bool open_cases(const struct group *g)
   return false;
 }
 
-static int batch_body(void *ctx)
+int run_task_body(void *ctx)
 {
-  struct task *t = ctx;
+  struct run_task *t = ctx;
   struct run_batch *b = t->b;
   struct device dev;
   if (run_open_device(t->run->o, &b->g[b->at], &dev))
@@ -101,7 +91,7 @@ static void give_up(struct run_batch *b, const struct attn_impl *impl, int losse
         group_end(&b->g[i].cases[k], STATUS_SKIP, "it cost %d workers before", n);
 }
 
-static int emit_group(struct task *t, struct group *g)
+static int emit_group(struct run_task *t, struct group *g)
 {
   int status = ATTN_OK;
   for (int i = 0; i < g->n && !status; i++)
@@ -109,9 +99,9 @@ static int emit_group(struct task *t, struct group *g)
   return status;
 }
 
-static int tick(void *ctx)
+int run_task_tick(void *ctx)
 {
-  struct task *t = ctx;
+  struct run_task *t = ctx;
   struct run_batch *b = t->b;
   if (b->spent.now == SPENT_START && clock_now() - b->spent.since < OPEN_S)
     ++b->beats;
@@ -144,34 +134,49 @@ static void reopen(struct run_batch *b)
   }
 }
 
-/* As many workers as it takes until every case has its record. */
-static int run_workers(struct task *t)
+bool run_task_next(struct run_task *t)
+{
+  struct run_batch *b = t->b;
+  reopen(b);
+  b->at = first_open(b);
+  if (b->at < b->n)
+    spent_enter(&b->spent, SPENT_START);
+  return b->at < b->n;
+}
+
+int run_task_ended(struct run_task *t, struct worker_result end)
 {
   const struct run_options *o = t->run->o;
   struct run_batch *b = t->b;
-  reopen(b);
-  while ((b->at = first_open(b)) < b->n) {
-    spent_enter(&b->spent, SPENT_START);
-    struct worker_result end = worker_run(batch_body, tick, t, &b->beats, o->timeout_s);
-    if (end.end != WORKER_DONE)
-      b->spent.now = SPENT_LOST;
-    spent_enter(&b->spent, SPENT_REST);
-    struct group *g = b->at < b->n ? &b->g[b->at] : NULL;
-    if (end.end == WORKER_STOPPED)
-      return t->status ? t->status : ATTN_EINVAL;
-    if (end.end == WORKER_FAILED && end.detail == RUN_NO_DEVICE) {
-      snprintf(t->err, t->errlen, "device %s: %s; attnbench doctor says more", o->device->name,
-               g->device.error);
-      return ATTN_EDEVICE;
-    }
-    if (g)
-      blame(g, end, o->timeout_s);
-    for (int i = 0; g && i < g->n && o->losses; i++)
-      give_up(b, g->cases[i].impl, o->losses);
-    reopen(b);
+  struct group *g = b->at < b->n ? &b->g[b->at] : NULL;
+  if (end.end != WORKER_DONE)
+    b->spent.now = SPENT_LOST;
+  spent_enter(&b->spent, SPENT_REST);
+  if (end.end == WORKER_STOPPED)
+    return t->status ? t->status : ATTN_EINVAL;
+  if (end.end == WORKER_FAILED && end.detail == RUN_NO_DEVICE) {
+    snprintf(t->err, t->errlen, "device %s: %s; attnbench doctor says more", o->device->name,
+             g->device.error);
+    return ATTN_EDEVICE;
   }
-  tick(t);
-  return t->status;
+  if (g)
+    blame(g, end, o->timeout_s);
+  for (int i = 0; g && i < g->n && o->losses; i++)
+    give_up(b, g->cases[i].impl, o->losses);
+  return ATTN_OK;
+}
+
+/* As many workers as it takes until every case has its record. */
+static int run_workers(struct run_task *t)
+{
+  while (run_task_next(t)) {
+    struct worker_result end =
+        worker_run(run_task_body, run_task_tick, t, &t->b->beats, t->run->o->timeout_s);
+    int status = run_task_ended(t, end);
+    if (status)
+      return status;
+  }
+  return run_task_tick(t);
 }
 
 static void prepare_group(struct group *g, const struct run *run, struct run_batch *b,
@@ -195,7 +200,7 @@ static void prepare_group(struct group *g, const struct run *run, struct run_bat
 }
 
 /* Later processes only add samples, except that a failure in any of them is a failure. */
-static int more_processes(struct task *t, struct run_merge **m)
+static int more_processes(struct run_task *t, struct run_merge **m)
 {
   struct run_batch *b = t->b;
   int status = ATTN_OK;
@@ -212,7 +217,7 @@ static int more_processes(struct task *t, struct run_merge **m)
   return status;
 }
 
-static int merge_processes(struct task *t)
+static int merge_processes(struct run_task *t)
 {
   struct run_batch *b = t->b;
   struct run_merge *m[RUN_BATCH] = {NULL};
@@ -232,14 +237,21 @@ static int merge_processes(struct task *t)
   return status;
 }
 
-int run_batch(struct run *run, struct run_batch *b, const struct attn_problem *p, int n, char *err,
-              size_t errlen)
+void run_task_begin(struct run_task *t, struct run *run, struct run_batch *b,
+                    const struct attn_problem *p, int n, char *err, size_t errlen)
 {
-  struct task t = {run, b, run->o->group, run->o->processes == 1, ATTN_OK, err, errlen};
+  *t = (struct run_task){run, b, run->o->group, run->o->processes == 1, ATTN_OK, err, errlen};
   b->n = n;
   b->emitted = 0;
   for (int i = 0; i < n; i++)
     prepare_group(&b->g[i], run, b, &p[i]);
+}
+
+int run_batch(struct run *run, struct run_batch *b, const struct attn_problem *p, int n, char *err,
+              size_t errlen)
+{
+  struct run_task t;
+  run_task_begin(&t, run, b, p, n, err, errlen);
   int status = run_workers(&t);
   if (!status && !t.emit)
     status = merge_processes(&t);

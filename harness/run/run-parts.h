@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run-parts.h - between run.c (the list), run-batch.c (workers), run-merge.c (processes) and
- * run-emit.c (records).
+ * run-parts.h - between run.c (the list), run-batch.c (workers), run-lanes.c (several at a time),
+ * run-merge.c (processes) and run-emit.c (records).
  */
 #ifndef HARNESS_RUN_PARTS_H
 #define HARNESS_RUN_PARTS_H
 
 #include "harness/run/run.h"
 #include "harness/record/store.h"
+#include "harness/run/worker.h"
 
 /* Problems that one worker takes: opening a device and loading libraries costs a second or two. */
-#define RUN_BATCH 16
+#define RUN_BATCH 20
 
 /* Exit statuses of a worker. */
 enum { RUN_NO_DEVICE = 3, RUN_DEVICE_LOST = 4 };
@@ -42,6 +43,32 @@ struct run {
 int run_open_device(const struct run_options *o, struct group *g, struct device *dev);
 int run_batch(struct run *run, struct run_batch *b, const struct attn_problem *p, int n, char *err,
               size_t errlen);
+
+/* ---- run-batch.c, in parts ---- */
+/* A batch with its workers, one after the other. */
+struct run_task {
+  struct run *run;
+  struct run_batch *b;
+  struct group_options options; /* of this process */
+  bool emit;                    /* record groups as they finish */
+  int status;                   /* of recording */
+  char *err;
+  size_t errlen;
+};
+void run_task_begin(struct run_task *t, struct run *run, struct run_batch *b,
+                    const struct attn_problem *p, int n, char *err, size_t errlen);
+/* Whether a worker is wanted, for run_task_body; and what its end means. */
+bool run_task_next(struct run_task *t);
+int run_task_ended(struct run_task *t, struct worker_result end);
+int run_task_body(void *task);
+/* Keeps what is opening a device alive, and records what has finished. */
+int run_task_tick(void *task);
+
+/* ---- run-lanes.c: verdicts alone, on the cpu device: several workers at a time ---- */
+/* How many; 1: one after the other. */
+int run_lanes(const struct run *run, const struct problem_list *list);
+int run_in_lanes(struct run *run, const struct problem_list *list, int lanes, struct spent *spent,
+                 char *err, size_t errlen);
 
 /* ---- run-emit.c ---- */
 int run_begin(struct run *run, char *err,

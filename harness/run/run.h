@@ -17,8 +17,9 @@ struct run_options {
   const char *out;   /* results file, or NULL: none */
   const char *repro; /* command and options that repeat a record, without --impl and problem */
   int processes;     /* worker processes a problem */
-  double timeout_s;  /* without progress, then killed */
-  int losses;        /* workers that an implementation may cost a batch; 0: any number */
+  struct device_ceilings *ceilings; /* measured once and kept here; or NULL */
+  double timeout_s;                 /* without progress, then killed */
+  int losses; /* workers that an implementation may cost a batch; 0: any number */
   /* Sees every record, and the group that it is of; or NULL. */
   void (*each)(const struct record *r, const struct group *g, void *ctx);
   void *ctx;

@@ -74,6 +74,8 @@ void show_record(const struct record *r, bool timed)
   if (r->reason[0])
     printf("            %s\n", r->reason);
   if (isfinite(r->graph_s))
-    printf("            %s by CUDA graph\n", show_seconds(a, sizeof a, r->graph_s));
+    printf("            in a row: %s by events, %s by CUDA graph, %s by CUPTI's activity\n",
+           show_seconds(a, sizeof a, r->row_s), show_seconds(b, sizeof b, r->graph_s),
+           show_seconds(c, sizeof c, r->activity_s));
   fflush(stdout);
 }

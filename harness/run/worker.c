@@ -48,51 +48,13 @@ void worker_unshare(void *p, size_t bytes)
     munmap(p, bytes);
 }
 
-static struct worker_result reap(pid_t pid, enum worker_end why)
-{
-  int status;
-  kill(pid, SIGKILL);
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-    ;
-  return (struct worker_result){why, SIGKILL};
-}
+/* ---- one child ------------------------------------------------------------------------------- */
 
-/* Polls the child, with pauses that grow from 0.2 to 10 ms. */
-static struct worker_result watch(pid_t pid, int (*tick)(void *ctx), void *ctx,
-                                  const volatile uint64_t *beats, double timeout_s)
-{
-  uint64_t seen = *beats;
-  double since = clock_now();
-  long pause_ns = 200000;
-  for (;;) {
-    int status;
-    pid_t got = waitpid(pid, &status, WNOHANG);
-    if (got == pid && WIFSIGNALED(status))
-      return (struct worker_result){WORKER_SIGNAL, WTERMSIG(status)};
-    if (got == pid) {
-      int code = WEXITSTATUS(status);
-      return (struct worker_result){code ? WORKER_FAILED : WORKER_DONE, code};
-    }
-    if (interrupted || (tick && tick(ctx)))
-      return reap(pid, WORKER_STOPPED);
-    if (*beats != seen) {
-      seen = *beats;
-      since = clock_now();
-    } else if (clock_now() - since > timeout_s) {
-      return reap(pid, WORKER_TIMEOUT);
-    }
-    nanosleep(&(struct timespec){0, pause_ns}, NULL);
-    pause_ns = pause_ns < 10000000 ? pause_ns * 3 / 2 : pause_ns;
-  }
-}
-
-struct worker_result worker_run(int (*body)(void *ctx), int (*tick)(void *ctx), void *ctx,
-                                const volatile uint64_t *beats, double timeout_s)
+int worker_start(struct worker *w, int (*body)(void *ctx), void *ctx,
+                 const volatile uint64_t *beats)
 {
   fflush(NULL);
   pid_t parent = getpid(), pid = fork();
-  if (pid < 0)
-    return (struct worker_result){WORKER_FAILED, errno};
   if (pid == 0) {
     signal(SIGINT, SIG_IGN); /* the parent decides */
     signal(SIGTERM, SIG_DFL);
@@ -101,8 +63,65 @@ struct worker_result worker_run(int (*body)(void *ctx), int (*tick)(void *ctx), 
     fflush(NULL);
     _exit(status);
   }
-  struct worker_result end = watch(pid, tick, ctx, beats, timeout_s);
-  if (end.end != WORKER_STOPPED && tick && tick(ctx))
+  *w = (struct worker){pid, *beats, clock_now()};
+  return pid < 0 ? errno : 0;
+}
+
+struct worker_result worker_stop(struct worker *w, enum worker_end why)
+{
+  int status;
+  kill(w->pid, SIGKILL);
+  while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
+    ;
+  return (struct worker_result){why, SIGKILL};
+}
+
+bool worker_ended(struct worker *w, const volatile uint64_t *beats, double timeout_s,
+                  struct worker_result *end)
+{
+  int status;
+  pid_t got = waitpid(w->pid, &status, WNOHANG);
+  if (got == w->pid && WIFSIGNALED(status)) {
+    *end = (struct worker_result){WORKER_SIGNAL, WTERMSIG(status)};
+    return true;
+  }
+  if (got == w->pid) {
+    int code = WEXITSTATUS(status);
+    *end = (struct worker_result){code ? WORKER_FAILED : WORKER_DONE, code};
+    return true;
+  }
+  if (*beats != w->seen) {
+    w->seen = *beats;
+    w->since = clock_now();
+  } else if (clock_now() - w->since > timeout_s) {
+    *end = worker_stop(w, WORKER_TIMEOUT);
+    return true;
+  }
+  return false;
+}
+
+/* ---- one child, waited for ------------------------------------------------------------------- */
+
+struct worker_result worker_run(int (*body)(void *ctx), int (*tick)(void *ctx), void *ctx,
+                                const volatile uint64_t *beats, double timeout_s)
+{
+  struct worker w;
+  struct worker_result end = {WORKER_FAILED, worker_start(&w, body, ctx, beats)};
+  long pause_ns = WORKER_LEAST_NS;
+  if (end.detail)
+    return end;
+  while (!worker_ended(&w, beats, timeout_s, &end)) {
+    if (interrupted || (tick && tick(ctx)))
+      return worker_stop(&w, WORKER_STOPPED);
+    worker_nap(&pause_ns);
+  }
+  if (tick && tick(ctx))
     end.end = WORKER_STOPPED;
   return end;
+}
+
+void worker_nap(long *pause_ns)
+{
+  nanosleep(&(struct timespec){0, *pause_ns}, NULL);
+  *pause_ns = *pause_ns < 10000000 ? *pause_ns * 3 / 2 : *pause_ns;
 }
