@@ -19,12 +19,15 @@ nobase_dist_pkgdata_DATA += \
   profiles/models/tiny-gqa.model \
   profiles/models/tiny-mha.model \
   profiles/models/tiny-mqa.model \
+  profiles/suites/aa.suite \
   profiles/suites/adversarial.suite \
   profiles/suites/adversarial-large.suite \
   profiles/suites/backward.suite \
   profiles/suites/decode.suite \
   profiles/suites/forward.suite \
+  profiles/suites/methods.suite \
   profiles/suites/paged.suite \
+  profiles/suites/power.suite \
   profiles/suites/prefill.suite \
   profiles/suites/quick-cpu.suite \
   profiles/suites/rope.suite \

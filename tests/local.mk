@@ -80,6 +80,7 @@ tests_gpu_reference_SOURCES = tests/gpu/reference.c $(reference_fixture)
 tests_gpu_device_SOURCES = tests/gpu/device.c tests/gpu/probe.cu tests/gpu/probe.h
 tests_gpu_cupti_SOURCES = tests/gpu/cupti.c tests/gpu/probe.cu tests/gpu/probe.h
 cuda_objects += tests/gpu/probe.o
+check_PROGRAMS += tests/gpu/launch
 endif
 check_PROGRAMS += $(gpu_tests)
 TESTS += $(gpu_tests)
@@ -94,6 +95,7 @@ cli_tests = \
   tests/cli/streams.sh \
   tests/cli/gate.sh \
   tests/cli/isolation.sh \
+  tests/cli/lanes.sh \
   tests/cli/impl-hash.sh \
   tests/cli/man.sh \
   tests/cli/ptxas.sh \
@@ -146,14 +148,18 @@ tests/plugin/wrong.so: tests/plugin/attention.c
 cheats = tests/cheats/stored.c tests/cheats/wrong.c tests/cheats/meddling.c tests/cheats/table.c
 cheats_headers = tests/cheats/cheats.h tests/cheats/honest.h
 check_DATA += tests/cheats/cheats.so
-CLEANFILES += tests/cheats/cheats.so tests/cheats/cheats-cuda.so
-EXTRA_DIST += $(cheats) $(cheats_headers) tests/cheats/cuda.cu
+CLEANFILES += tests/cheats/cheats.so tests/cheats/cheats-cuda.so tests/steady/steady-cuda.so
+EXTRA_DIST += $(cheats) $(cheats_headers) tests/cheats/cuda.cu tests/steady/steady.cu
 tests/cheats/cheats.so: $(cheats) $(cheats_headers)
 	@$(MKDIR_P) tests/cheats
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ $(cheats) -lm -lpthread
 if HAVE_CUDA
-check_DATA += tests/cheats/cheats-cuda.so
+check_DATA += tests/cheats/cheats-cuda.so tests/steady/steady-cuda.so
+tests/steady/steady-cuda.so: tests/steady/steady.cu impl/attn.h
+	@$(MKDIR_P) tests/steady
+	$(AM_V_NVCC)$(NVCC) -I$(top_srcdir) -std=c++17 -O3 -shared -Xcompiler -fPIC $(CUDA_ARCH) -o $@ \
+	  $(srcdir)/tests/steady/steady.cu
 tests/cheats/cheats-cuda.so: tests/cheats/cuda.cu
 	@$(MKDIR_P) tests/cheats
 	$(AM_V_NVCC)$(NVCC) -I$(top_srcdir) -std=c++17 -O2 -shared -Xcompiler -fPIC $(CUDA_ARCH) -o $@ \
