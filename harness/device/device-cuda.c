@@ -101,6 +101,7 @@ static void cuda_close(struct device *dev)
   if (!c)
     return;
   nvml_poll_stop(c->poll, &ignored);
+  nvml_drop(c->nvml);
   cudaFree(c->scratch);
   cudaFree(c->sink);
   cudaFreeHost(c->gate);
@@ -132,6 +133,7 @@ static int cuda_open(struct device *dev, const struct device_options *o)
   }
   c->empty_s = NAN;
   dev->self = c;
+  c->nvml = nvml_hold();
   int status = set_up(dev, o->index);
   if (status)
     cuda_close(dev);

@@ -26,6 +26,7 @@ struct cuda {
   struct cuda_block *blocks;
   char pci[32];
   struct nvml_poll *poll;
+  bool nvml; /* held */
 };
 
 /* Relays a CUDA error upward as an attn_status, with the call and the place in dev->error. */

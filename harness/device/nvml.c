@@ -95,6 +95,17 @@ static const char *begin(void)
   return reason;
 }
 
+bool nvml_hold(void)
+{
+  return !begin();
+}
+
+void nvml_drop(bool held)
+{
+  if (held)
+    nvml.shutdown();
+}
+
 const char *nvml_absent(void)
 {
   const char *why = begin();

@@ -17,6 +17,11 @@ void nvml_driver_version(char *text, size_t len);
 /* NULL if NVML answers, or why not. */
 const char *nvml_absent(void);
 
+/* Starting NVML takes a good part of a second on some hosts; it counts its users, so one that stays
+ * makes the others cheap. */
+bool nvml_hold(void);
+void nvml_drop(bool held);
+
 struct nvml_poll;
 /* Polls the GPU at a PCI address every 10 ms from a thread of its own. NULL: no NVML. */
 struct nvml_poll *nvml_poll_start(const char *pci);
