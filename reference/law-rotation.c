@@ -219,8 +219,47 @@ static int origin(struct law_bench *b, struct law_result *res)
   return law_refused(status);
 }
 
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static bool on_pages(const struct law_bench *b)
+{
+  return b->base.p.page > 0;
+}
+
+static int cached_elsewhere(struct law_bench *b, int64_t page, struct law_result *res)
+{
+  struct law_set y;
+  struct attn_problem p = b->base.p;
+  p.page = page;
+  p.prefix = 0;
+  int status = law_set_like(&y, &p, &b->base, NULL, NULL, false);
+  if (status)
+    return status;
+  status = law_run(b, &y);
+  for (int op = 0; op < LAW_OPERANDS && !status; op++)
+    law_compare_bits(b, &b->base, &y, op, 1, NULL, NULL, res);
+  law_set_free(&y);
+  return law_refused(status);
+}
+
+/* Precondition: a paged cache. Into a contiguous one: the same bits, those of the old tokens too.
+ */
+static int into_contiguous(struct law_bench *b, struct law_result *res)
+{
+  return cached_elsewhere(b, 0, res);
+}
+
+/* Precondition: likewise. Into pages of another size: the same bits. */
+static int into_pages(struct law_bench *b, struct law_result *res)
+{
+  int64_t page = b->base.p.page;
+  return cached_elsewhere(b, page % 16 ? 16 : page / 16 + 3, res);
+}
+
 const struct law law_rotations[] = {{"rotation-parts", has_parts, parts, 1},
                                     {"rotation-lengths", always, lengths, 1},
                                     {"rotation-distances", has_distances, distances, 1},
                                     {"rotation-origin", has_origin, origin, 1},
+                                    {"rotation-contiguous", on_pages, into_contiguous, 1},
+                                    {"rotation-page-size", on_pages, into_pages, 1},
                                     {NULL, NULL, NULL, 0}};

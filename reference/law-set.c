@@ -34,11 +34,6 @@ const char *law_operand_name(enum law_operand op)
   return kinds[op].name;
 }
 
-static enum attn_dtype type_of(const struct law_set *s, enum law_operand op)
-{
-  return op == LAW_LSE ? ATTN_F32 : s->p.dtype;
-}
-
 int64_t law_width(const struct law_set *s, enum law_operand op)
 {
   bool rotated = op == LAW_O && s->p.op == ATTN_ROPE;
@@ -73,7 +68,8 @@ static struct attn_tensor strides_of(const struct law_set *s, enum law_operand o
 {
   int64_t rows = kinds[op].query ? s->r.shape.max_sq : s->r.shape.max_sk, h = law_heads(s, op);
   bool packed = s->r.shape.packed && !paged(s, op);
-  int64_t w = law_width(s, op), more = gaps ? 8 * (op + 1) : 0;
+  int64_t w = law_width(s, op), least = 16 / (int64_t)attn_dtype_size(law_type(s, op));
+  int64_t more = gaps ? (least > 8 ? least : 8) * (op + 1) : 0;
   struct attn_tensor t = {NULL, 0, 0, 0};
   if (paged(s, op))
     rows = s->p.page;
@@ -100,12 +96,12 @@ static size_t bytes_of(const struct law_set *s, enum law_operand op)
   if (op == LAW_LSE)
     return (size_t)(rows * h) * sizeof(float);
   if (paged(s, op))
-    return (size_t)(s->pages * t->sb) * attn_dtype_size(s->p.dtype);
+    return (size_t)(s->pages * t->sb) * attn_dtype_size(law_type(s, op));
   if (s->r.shape.packed)
-    return (size_t)(rows * t->ss) * attn_dtype_size(s->p.dtype);
+    return (size_t)(rows * t->ss) * attn_dtype_size(law_type(s, op));
   int64_t len = kinds[op].query ? s->r.shape.max_sq : s->r.shape.max_sk;
   int64_t one = s->p.layout == ATTN_BHSD ? (h > 1 ? h * t->sh : len * t->ss) : len * t->ss;
-  return (size_t)(s->p.b > 1 ? s->p.b * t->sb : one) * attn_dtype_size(s->p.dtype);
+  return (size_t)(s->p.b > 1 ? s->p.b * t->sb : one) * attn_dtype_size(law_type(s, op));
 }
 
 /* ---- sets ------------------------------------------------------------------------------------ */
@@ -122,8 +118,9 @@ static void poison(void *data, size_t bytes, uint32_t pattern)
 int law_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r)
 {
   static const int32_t none;
-  static const struct attn_args a_table = {.block_table = &none};
-  return p->kv ? ATTN_EUNSUPPORTED : ref_open(p, num, &a_table, r);
+  static const float one = 1;
+  static const struct attn_args a_table = {.block_table = &none, .k_scale = &one, .v_scale = &one};
+  return ref_open(p, num, &a_table, r);
 }
 
 /* By the problem's op. */
@@ -137,6 +134,17 @@ static void give_role(struct law_set *s, int op)
   s->used[op] = in || s->output[op];
 }
 
+static int give_scales(struct law_set *s)
+{
+  for (int i = 0; i < 2; i++) {
+    if (!(s->scale[i] = malloc((size_t)s->p.hkv * sizeof *s->scale[i])))
+      return ATTN_ENOMEM;
+    for (int64_t h = 0; h < s->p.hkv; h++)
+      s->scale[i][h] = (float)(i ? LAW_V_SCALE : LAW_K_SCALE);
+  }
+  return ATTN_OK;
+}
+
 int law_set_make(struct law_set *s, const struct attn_problem *p, bool gaps)
 {
   memset(s, 0, sizeof *s);
@@ -144,6 +152,8 @@ int law_set_make(struct law_set *s, const struct attn_problem *p, bool gaps)
   int status = law_open(p, NULL, &s->r);
   if (!status && p->page)
     status = law_pages_make(s);
+  if (!status && p->kv)
+    status = give_scales(s);
   for (int op = 0; op < LAW_OPERANDS && !status; op++) {
     give_role(s, op);
     if (!s->used[op])
@@ -168,6 +178,8 @@ void law_set_free(struct law_set *s)
     free(s->t[op].data);
   free(s->table);
   free(s->lengths);
+  free(s->scale[0]);
+  free(s->scale[1]);
   ref_close(&s->r);
   memset(s, 0, sizeof *s);
 }
@@ -187,7 +199,9 @@ struct attn_args law_args(const struct law_set *s)
                             .v_new = s->t[LAW_V_NEW],
                             .block_table = s->table,
                             .block_table_stride = s->table_stride,
-                            .seqlens_k = s->lengths};
+                            .seqlens_k = s->lengths,
+                            .k_scale = s->scale[0],
+                            .v_scale = s->scale[1]};
 }
 
 int law_set_forward(struct law_set *s)
@@ -199,13 +213,16 @@ int law_set_forward(struct law_set *s)
 static void copy_row(struct law_set *s, const struct law_place *at, const struct law_set *x,
                      const struct law_place *from, enum law_operand op)
 {
-  size_t size = attn_dtype_size(type_of(s, op));
-  memcpy((char *)s->t[op].data + (size_t)law_at(s, op, at) * size,
-         (const char *)x->t[op].data + (size_t)law_at(x, op, from) * size,
-         (size_t)law_width(s, op) * size);
+  size_t size = attn_dtype_size(law_type(s, op));
+  int64_t to = law_at(s, op, at), of = law_at(x, op, from), n = law_width(s, op);
+  if (law_type(s, op) == law_type(x, op))
+    memcpy((char *)s->t[op].data + (size_t)to * size,
+           (const char *)x->t[op].data + (size_t)of * size, (size_t)n * size);
+  else
+    for (int64_t c = 0; c < n; c++)
+      law_store(s, op, to + c, law_load(x, op, of + c));
 }
 
-/* Both are of the same type. */
 int law_set_like(struct law_set *s, const struct attn_problem *p, const struct law_set *x,
                  law_map *map, const void *ctx, bool gaps)
 {
@@ -227,7 +244,7 @@ static void fill_row(struct law_set *s, enum law_operand op, int64_t from, float
 {
   int64_t n = law_width(s, op);
   for (int64_t c = 0; c < n; c++)
-    attn_store(type_of(s, op), s->t[op].data, from + c, x);
+    law_store(s, op, from + c, x);
 }
 
 static bool is_old(const struct law_set *s, enum law_operand op, const struct law_place *at)
@@ -298,7 +315,7 @@ double law_get(const struct law_set *s, enum law_operand op, const struct law_pl
 void law_put(struct law_set *s, enum law_operand op, const struct law_place *at, int64_t col,
              double x)
 {
-  ref_store(type_of(s, op), s->t[op].data, law_at(s, op, at) + col, x);
+  law_store(s, op, law_at(s, op, at) + col, x);
 }
 
 void law_read(const struct law_set *s, enum law_operand op, const struct law_place *at, double *to)
@@ -316,7 +333,7 @@ void law_scale(struct law_set *s, enum law_operand op, double factor)
     if (paged(s, op) && at.seq > 0 && at.row < s->p.prefix)
       continue; /* the first sequence's, and scaled */
     for (int64_t c = 0; c < n; c++)
-      ref_store(type_of(s, op), s->t[op].data, from + c, factor * law_load(s, op, from + c));
+      law_store(s, op, from + c, factor * law_load(s, op, from + c));
   }
 }
 
@@ -339,7 +356,7 @@ int64_t law_visible(const struct law_set *s, int64_t seq, int64_t row)
 /* Marks the bytes of an operand that belong to its elements. */
 static unsigned char *owned(const struct law_set *s, enum law_operand op)
 {
-  size_t size = attn_dtype_size(type_of(s, op));
+  size_t size = attn_dtype_size(law_type(s, op));
   unsigned char *mark = calloc(s->bytes[op] + 1, 1);
   if (!mark)
     return NULL;

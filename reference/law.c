@@ -10,8 +10,9 @@
 
 #include "reference/law.h"
 
-static const struct law *const tables[] = {law_probes,    law_bits,      law_relations, law_values,
-                                           law_gradients, law_rotations, law_caches};
+static const struct law *const tables[] = {law_probes, law_bits,      law_relations,
+                                           law_values, law_gradients, law_rotations,
+                                           law_caches, law_eight_bit};
 #define TABLES (sizeof tables / sizeof *tables)
 
 static const struct law *law_of(int i)
@@ -126,6 +127,22 @@ out:
   return status;
 }
 
+/* Those whose numbers e4m3 holds, or that go by what it holds. */
+static bool knows_eight_bit(const struct law *l)
+{
+  static const char *const those[] = {"equal-scores", "one-hot",    "dominating-lse", "unseen-keys",
+                                      "unseen-huge",  "strides",    "layout",         "batch-order",
+                                      "head-order",   "one-by-one", "last-row",       "value-range",
+                                      "page-size",    "unshared",   "shorter-prefix"};
+  for (const struct law *r = law_eight_bit; r->name; r++)
+    if (r == l)
+      return true;
+  for (size_t i = 0; i < sizeof those / sizeof *those; i++)
+    if (!strcmp(l->name, those[i]))
+      return true;
+  return false;
+}
+
 /* op=rope has laws of its own, and those about where things lie. */
 static bool concerns(const struct law *l, const struct law_bench *b)
 {
@@ -135,6 +152,8 @@ static bool concerns(const struct law *l, const struct law_bench *b)
     own = own || r == l;
   for (size_t i = 0; i < sizeof of_both / sizeof *of_both; i++)
     both = both || !strcmp(l->name, of_both[i]);
+  if (b->base.p.kv && !knows_eight_bit(l))
+    return false;
   return (both || own == (b->base.p.op == ATTN_ROPE)) && l->applies(b);
 }
 

@@ -40,6 +40,7 @@ struct law_set {
   size_t bytes[LAW_OPERANDS];
   bool used[LAW_OPERANDS], output[LAW_OPERANDS];
   int32_t *table, *lengths; /* of a paged cache */
+  float *scale[2];          /* (hkv), of the keys and of the values of an e4m3 cache */
   int64_t table_stride, pages;
 };
 
@@ -77,7 +78,7 @@ struct law_properties {
   char reduction[48];              /* keys and a hash of the tree that adds them, or "" */
 };
 
-#define LAWS_MAX 40
+#define LAWS_MAX 48
 int law_count(void);
 const char *law_name(int i);
 
@@ -109,7 +110,7 @@ struct law {
 
 /* NULL-ended */
 extern const struct law law_probes[], law_bits[], law_relations[], law_values[], law_gradients[],
-    law_rotations[], law_caches[];
+    law_rotations[], law_caches[], law_eight_bit[];
 
 /* law-set.c */
 int law_open(const struct attn_problem *p, const struct attn_numerics *num, struct ref_problem *r);
@@ -143,14 +144,30 @@ int64_t law_at(const struct law_set *s, enum law_operand op, const struct law_pl
 double law_get(const struct law_set *s, enum law_operand op, const struct law_place *at,
                int64_t col);
 /* Element i of an operand, i = law_at() + column: law_get where it is called a thousand times. */
+/* An e4m3 cache has one scale for all keys and one for all values, powers of two, so that a number
+ * and its product are the same to every rounding. */
+#define LAW_K_SCALE 0.5
+#define LAW_V_SCALE 2.
+static inline bool law_scaled(const struct law_set *s, enum law_operand op)
+{
+  return s->p.kv == ATTN_KV_E4M3 && (op == LAW_K || op == LAW_V);
+}
+static inline enum attn_dtype law_type(const struct law_set *s, enum law_operand op)
+{
+  return op == LAW_LSE ? ATTN_F32 : law_scaled(s, op) ? ATTN_E4M3 : s->p.dtype;
+}
+static inline double law_factor(const struct law_set *s, enum law_operand op)
+{
+  return !law_scaled(s, op) ? 1 : op == LAW_K ? LAW_K_SCALE : LAW_V_SCALE;
+}
 static inline double law_load(const struct law_set *s, enum law_operand op, int64_t i)
 {
-  return attn_load(op == LAW_LSE ? ATTN_F32 : s->p.dtype, s->t[op].data, i);
+  return law_factor(s, op) * attn_load(law_type(s, op), s->t[op].data, i);
 }
 /* i: of law_at, and a column. */
 static inline void law_store(struct law_set *s, enum law_operand op, int64_t i, double x)
 {
-  ref_store(op == LAW_LSE ? ATTN_F32 : s->p.dtype, s->t[op].data, i, x);
+  ref_store(law_type(s, op), s->t[op].data, i, x / law_factor(s, op));
 }
 void law_put(struct law_set *s, enum law_operand op, const struct law_place *at, int64_t col,
              double x);

@@ -16,6 +16,7 @@ libattnbench_a_SOURCES += \
   reference/law-adjoint.c \
   reference/law-bits.c \
   reference/law-compare.c \
+  reference/law-eight-bit.c \
   reference/law-gradient.c \
   reference/law-pages.c \
   reference/law-probe.c \

@@ -23,7 +23,7 @@ struct away {
   const struct attn_impl *impl;
   struct device *dev;
   struct arena arena;
-  struct arena_buffer *buffer[LAW_OPERANDS], *cu_q, *cu_k, *table, *lengths, *workspace;
+  struct arena_buffer *buffer[LAW_OPERANDS], *cu_q, *cu_k, *table, *lengths, *scale[2], *workspace;
   struct attn_args args;
   void *plan;
 };
@@ -66,10 +66,11 @@ static int upload_starts(struct away *a, const struct law_set *s, bool query,
   return status;
 }
 
-static int upload_numbers(struct away *a, const char *name, const int32_t *from, int64_t n,
+/* Four bytes each. */
+static int upload_numbers(struct away *a, const char *name, const void *from, int64_t n,
                           struct arena_buffer **out)
 {
-  size_t bytes = (size_t)n * sizeof *from;
+  size_t bytes = (size_t)n * 4;
   int status = arena_alloc(&a->arena, name, bytes, out);
   return status || !bytes ? status : a->dev->ops->upload(a->dev, (*out)->data, from, bytes);
 }
@@ -81,8 +82,12 @@ static int upload_pages(struct away *a, const struct law_set *s)
   int status = upload_numbers(a, "block_table", s->table, b * s->table_stride, &a->table);
   if (!status)
     status = upload_numbers(a, "seqlens_k", s->lengths, b, &a->lengths);
+  for (int i = 0; i < 2 && !status && s->p.kv; i++)
+    status = upload_numbers(a, "scale", s->scale[i], s->p.hkv, &a->scale[i]);
   if (status)
     return status;
+  x->k_scale = s->p.kv ? a->scale[0]->data : NULL;
+  x->v_scale = s->p.kv ? a->scale[1]->data : NULL;
   x->block_table = a->table->data;
   x->block_table_stride = s->table_stride;
   x->seqlens_k = a->lengths->data;
@@ -165,20 +170,21 @@ static int run(void *ctx, struct law_set *s)
   return group_law_run(c->l->c->impl, c->w->dev, s);
 }
 
-/* Of an e4m3 cache, rounded to the set's type, as those who follow a customary rule have them. */
+/* Of an e4m3 cache as codes, into one; rounded to the set's type, as those who follow a customary
+ * rule have them, into another. */
 void group_law_gather(const struct tensors *from, enum law_operand op, struct law_set *s)
 {
   const struct attn_problem *p = from->p;
   enum operand which = op == LAW_K ? OP_K : OP_V;
   struct attn_tensor t = operand_strides(p, which);
-  const float *scale = from->host_scale[op == LAW_V];
+  const float *scale = s->p.kv ? NULL : from->host_scale[op == LAW_V];
   int64_t stride = attn_problem_pages(p, p->sk);
   for (struct law_place at = law_first(s, op); law_there(s, &at); law_next(s, op, &at)) {
     int64_t page = from->host_table[at.seq * stride + at.row / p->page];
     int64_t row = page * t.sb + at.row % p->page * t.ss + at.head * t.sh;
     for (int64_t c = 0; c < law_width(s, op); c++)
       law_put(s, op, &at, c,
-              (scale ? scale[at.head] : 1) *
+              (scale ? scale[at.head] : law_factor(s, op)) *
                   attn_load(attn_problem_kv_type(p), from->host[which], row + c));
   }
 }
@@ -191,7 +197,7 @@ static void fill(void *ctx, struct law_set *s)
       [LAW_Q] = OP_Q,       [LAW_K] = OP_K,         [LAW_V] = OP_V,
       [LAW_DOUT] = OP_DOUT, [LAW_K_NEW] = OP_K_NEW, [LAW_V_NEW] = OP_V_NEW};
   for (int op = 0; op < LAW_OPERANDS; op++)
-    if (s->p.page && (op == LAW_K || op == LAW_V))
+    if (s->p.page && !s->output[op] && (op == LAW_K || op == LAW_V))
       group_law_gather(c->w->tensors, op, s);
     else if (s->used[op] && !s->output[op] && (op == LAW_Q || of[op] != OP_Q))
       memcpy(s->t[op].data, c->w->tensors->host[of[op]], s->bytes[op]);
@@ -206,15 +212,6 @@ static void blame(struct live *l, const struct law_result *result)
     }
 }
 
-static int leave_out(struct live *l, const char *why)
-{
-  struct record *r = &l->c->record;
-  for (int i = 0; i < law_count(); i++)
-    r->law[i] = LAW_UNTRIED;
-  snprintf(r->laws_left_out, sizeof r->laws_left_out, "%s", why);
-  return ATTN_OK;
-}
-
 int group_laws(struct group_work *w, struct live *l)
 {
   const struct attn_problem *p = &w->g->problem;
@@ -222,8 +219,6 @@ int group_laws(struct group_work *w, struct live *l)
   struct context c = {w, l};
   struct law_subject subject = {&l->c->impl->numerics, run, fill, &c, w->o->seed, scores, WORK};
   struct law_result result[LAWS_MAX];
-  if (p->kv || (p->page && p->op == ATTN_ROPE))
-    return leave_out(l, "laws do not know this cache");
   int status = law_check(p, &subject, result);
   for (int i = 0; i < LAWS_MAX; i++)
     l->c->record.law[i] = (int8_t)result[i].state;
