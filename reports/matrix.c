@@ -59,10 +59,15 @@ static uint32_t regime_bits(struct report *r, const json_t *list)
   return bits;
 }
 
-static struct report_mutant *slot_of(struct report *r, const char *name)
+static bool on_cuda(const json_t *j)
+{
+  return !strncmp(field_text(j, "base"), "cuda/", 5);
+}
+
+static struct report_mutant *slot_of(struct report *r, const json_t *j)
 {
   for (int i = 0; i < r->nmutants; i++)
-    if (!strcmp(r->mutants[i].name, name))
+    if (!strcmp(r->mutants[i].name, field_text(j, "mutant")) && r->mutants[i].cuda == on_cuda(j))
       return &r->mutants[i];
   struct report_mutant *list = report_grow(r->mutants, &r->nmutants, sizeof *list);
   if (!list)
@@ -81,8 +86,9 @@ static void fill(struct report *r, struct report_mutant *m, json_t *j)
                               .check = field_text(j, "check"),
                               .equivalent = field_text(j, "equivalent"),
                               .clean = json_is_true(json_object_get(j, "clean")),
+                              .cuda = on_cuda(j),
                               .cases = (int)json_integer_value(json_object_get(j, "cases"))};
-  regime_bits(r, json_object_get(j, "regimes"));
+  r->zoo_regimes[m->cuda] |= regime_bits(r, json_object_get(j, "regimes"));
   json_object_foreach(json_object_get(j, "killed"), check, list) m->killed[group_of(check)] |=
       regime_bits(r, list);
   json_object_foreach(json_object_get(j, "alarms"), check, list) m->alarms[group_of(check)] +=
@@ -97,7 +103,7 @@ struct loading {
 static int take(json_t *j, int line, void *ctx)
 {
   struct loading *l = ctx;
-  struct report_mutant *m = slot_of(l->r, field_text(j, "mutant"));
+  struct report_mutant *m = slot_of(l->r, j);
   if (!m)
     return -1;
   json_decref(m->json);
@@ -134,6 +140,8 @@ static int by_need(const void *a, const void *b)
 {
   const struct report_mutant *x = a, *y = b;
   int n[2] = {0, 0};
+  if (x->cuda != y->cuda)
+    return x->cuda - y->cuda;
   if (x->clean != y->clean)
     return x->clean - y->clean;
   for (int g = MATRIX_TWICE; g < MATRIX_GROUPS; g++) {
@@ -164,11 +172,13 @@ void matrix_laws(const struct report_mutant *m, char *buf, size_t len)
   }
 }
 
-struct matrix_score matrix_score(const struct report *r, int from, int to)
+struct matrix_score matrix_score(const struct report *r, bool cuda, int from, int to)
 {
   struct matrix_score s = {0, 0, 0, 0, 0, 0};
   for (int i = 0; i < r->nmutants; i++) {
     const struct report_mutant *m = &r->mutants[i];
+    if (m->cuda != cuda)
+      continue;
     if (m->clean) {
       s.correct_cases += m->cases;
       for (int g = from; g < to; g++)
@@ -179,6 +189,6 @@ struct matrix_score matrix_score(const struct report *r, int from, int to)
       s.cells += cells(m, from, to);
     }
   }
-  s.all_cells = s.faults * r->nregimes;
+  s.all_cells = s.faults * __builtin_popcount(r->zoo_regimes[cuda]);
   return s;
 }

@@ -23,7 +23,7 @@ enum {
 struct report_mutant {
   json_t *json; /* owned */
   const char *name, *kind, *check, *equivalent;
-  bool clean;
+  bool clean, cuda; /* cuda: of a GPU's kernels */
   int cases;
   uint32_t killed[MATRIX_GROUPS]; /* inputs (report.regimes) */
   int alarms[MATRIX_GROUPS];      /* cases */
@@ -41,12 +41,12 @@ void matrix_free(struct report *r);
 void matrix_sort(struct report *r);
 /* "one-hot, tied-winners": the laws that see it. */
 void matrix_laws(const struct report_mutant *m, char *buf, size_t len);
-/* Faults, and faults x inputs, that any of the groups from .. to - 1 sees; cases of correct builds
- * that they accuse. */
+/* Faults of a device's matrix, and faults x inputs, that any of the groups from .. to - 1 sees;
+ * cases of correct builds that they accuse. No faults: there is no matrix of the device. */
 struct matrix_score {
   int killed, faults, cells, all_cells, false_alarms, correct_cases;
 };
-struct matrix_score matrix_score(const struct report *r, int from, int to);
+struct matrix_score matrix_score(const struct report *r, bool cuda, int from, int to);
 
 int draw_matrix(struct report *r, char *err, size_t errlen);
 

@@ -93,6 +93,7 @@ struct report {
   int nmutants;
   char regimes[REPORT_REGIMES][32]; /* kinds of inputs in it */
   int nregimes;
+  uint32_t zoo_regimes[2]; /* bits of those of the cpu's matrix, and of the GPU's */
   struct report_summary summary;
   const char *outdir;
   const char *gnuplot; /* NULL: there is none */

@@ -16,22 +16,36 @@ static void count(struct table *t, int column, int n)
   table_number(t, column, n, text);
 }
 
-static void score(const struct report *r, struct table *t, const char *name, int from, int to)
+static void score(const struct report *r, struct table *t, bool cuda, const char *name, int from,
+                  int to)
 {
-  struct matrix_score s = matrix_score(r, from, to);
+  struct matrix_score s = matrix_score(r, cuda, from, to);
   table_row(t);
-  table_text(t, 0, name);
-  count(t, 1, s.killed);
-  count(t, 2, s.faults);
-  count(t, 3, s.cells);
-  count(t, 4, s.all_cells);
-  count(t, 5, s.false_alarms);
-  count(t, 6, s.correct_cases);
+  table_text(t, 0, cuda ? "GPU" : "cpu");
+  table_text(t, 1, name);
+  count(t, 2, s.killed);
+  count(t, 3, s.faults);
+  count(t, 4, s.cells);
+  count(t, 5, s.all_cells);
+  count(t, 6, s.false_alarms);
+  count(t, 7, s.correct_cases);
+}
+
+static void scores(const struct report *r, struct table *t, bool cuda)
+{
+  if (!matrix_score(r, cuda, 0, 1).faults)
+    return;
+  for (int g = 0; g < MATRIX_TWICE; g++)
+    score(r, t, cuda, matrix_groups[g].title, g, g + 1);
+  score(r, t, cuda, "attnbench, all of it", 0, MATRIX_TWICE);
+  for (int g = MATRIX_TWICE; g < MATRIX_GROUPS; g++)
+    score(r, t, cuda, matrix_groups[g].title, g, g + 1);
 }
 
 struct table *table_scores(const struct report *r)
 {
-  static const struct table_column columns[] = {{"Check", "check", 'l'},
+  static const struct table_column columns[] = {{"Device", "device", 'l'},
+                                                {"Check", "check", 'l'},
                                                 {"faults seen", "killed", 'r'},
                                                 {"of", "faults", 'r'},
                                                 {"faults x inputs", "cells", 'r'},
@@ -43,13 +57,8 @@ struct table *table_scores(const struct report *r)
       "Faults planted in correct sources; kinds of inputs on which they are seen; verdicts "
       "against correct builds. A customary rule counts where it passes the correct build.",
       columns, sizeof columns / sizeof *columns);
-  if (!t || !r->nmutants)
-    return t;
-  for (int g = 0; g < MATRIX_TWICE; g++)
-    score(r, t, matrix_groups[g].title, g, g + 1);
-  score(r, t, "attnbench, all of it", 0, MATRIX_TWICE);
-  for (int g = MATRIX_TWICE; g < MATRIX_GROUPS; g++)
-    score(r, t, matrix_groups[g].title, g, g + 1);
+  for (int cuda = 0; t && cuda < 2; cuda++)
+    scores(r, t, cuda);
   return t;
 }
 

@@ -112,7 +112,7 @@ static void print_score(const struct zoo *z, const char *name, int from, int to,
 
 static void print_scores(const struct zoo *z)
 {
-  int of = 0, cases = 0, regimes = z->regimes;
+  int of = 0, cases = 0, regimes = __builtin_popcount(z->regimes);
   for (int i = 0; i < z->n; i++) {
     of += !z->row[i].clean && !z->row[i].equivalent[0];
     cases += z->row[i].clean ? z->row[i].cases : 0;
@@ -197,7 +197,7 @@ static json_t *regimes_json(unsigned regimes)
   return list;
 }
 
-static json_t *row_json(const struct zoo_row *r)
+static json_t *row_json(const struct zoo_row *r, unsigned regimes)
 {
   json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:b,s:b,s:i}", "schema", ZOO_SCHEMA, "mutant",
                         r->name, "kind", r->kind, "base", r->base, "check", r->killer, "clean",
@@ -209,7 +209,7 @@ static json_t *row_json(const struct zoo_row *r)
     json_object_set_new(killed, zoo_check_name(c), regimes_json(r->killed[c]));
     json_object_set_new(alarms, zoo_check_name(c), json_integer(r->alarms[c]));
   }
-  json_object_set_new(o, "regimes", regimes_json(~0u));
+  json_object_set_new(o, "regimes", regimes_json(regimes));
   json_object_set_new(o, "killed", killed);
   json_object_set_new(o, "alarms", alarms);
   json_object_set_new(o, "equivalent", r->equivalent[0] ? json_string(r->equivalent) : json_null());
@@ -221,7 +221,7 @@ int zoo_write(const struct zoo *z, const char *file, char *err, size_t errlen)
   FILE *f = fopen(file, "w");
   bool fine = f != NULL;
   for (int i = 0; i < z->n && fine; i++) {
-    json_t *o = row_json(&z->row[i]);
+    json_t *o = row_json(&z->row[i], z->regimes);
     fine = !json_dumpf(o, f, JSON_COMPACT) && fputc('\n', f) != EOF;
     json_decref(o);
   }

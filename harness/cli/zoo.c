@@ -300,7 +300,7 @@ int zoo_run(struct zoo *z, const struct run_options *given, char *err, size_t er
   for (int i = 0; regime_at(i) && !status; i++) {
     if (!in_tour(t, regime_at(i)))
       continue;
-    z->regimes++;
+    z->regimes |= 1u << i;
     o = options_of(given, w, t, regime_at(i));
     status = run_suite(w, t, &o, t->suite, err, errlen);
   }

@@ -30,7 +30,8 @@ struct zoo_row {
 
 struct zoo {
   struct zoo_row row[ZOO_ROWS];
-  int n, regimes; /* regimes: that they were run in */
+  int n;
+  unsigned regimes; /* that they were run in, as bits */
 };
 
 /* Loads DIR/NAME.so with its DIR/NAME.mutant. -1 and a line in err. */
