@@ -41,3 +41,5 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/zoo-cuda-rope.suite \
   profiles/suites/zoo-cuda-laws.suite \
   profiles/suites/zoo-laws.suite
+# The gate itself, measured: build-aux/prove.
+EXTRA_DIST += profiles/gate

@@ -94,6 +94,7 @@ cli_tests = \
   tests/cli/format.sh \
   tests/cli/streams.sh \
   tests/cli/gate.sh \
+  tests/cli/gate-record.sh \
   tests/cli/isolation.sh \
   tests/cli/lanes.sh \
   tests/cli/impl-hash.sh \
