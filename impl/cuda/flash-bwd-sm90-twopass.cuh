@@ -285,17 +285,20 @@ SM90_DEV bwd90_qtile bwd90_decode_q(const bwd90_params &p)
   return t;
 }
 
-/* One thread: Q and dO once, then K and V for every step. */
+/* One thread: Q and dO once, then K and V for every step. Where the second half of the queries is
+ * past the end, it gets the last query: of a box wholly outside, TMA touches the map's first row
+ * (seen: an illegal address), and a packed tensor's map begins before the tensor does. */
 template <class C>
 SM90_DEV void bwd90_produce_q(uint32_t smem, const volatile bwd90_qtile *t, const CUtensorMap *mq,
-                              const CUtensorMap *mk, const CUtensorMap *mv, const CUtensorMap *mdo)
+                              const CUtensorMap *mk, const CUtensorMap *mv, const CUtensorMap *mdo,
+                              int rows)
 {
   const int lo = t->lo, steps = t->hi - lo;
   mbar_expect(smem + C::Q_FULL, 2 * C::TILE_BYTES);
 #pragma unroll 1
   for (int i = 0; i < 2; i++)
-    bwd90_load<64, C::D>(smem + C::Q0 + i * C::TILE_BYTES, mq, smem + C::Q_FULL, t->q_row + 64 * i,
-                         t->head, t->q_at);
+    bwd90_load<64, C::D>(smem + C::Q0 + i * C::TILE_BYTES, mq, smem + C::Q_FULL,
+                         min(t->q_row + 64 * i, rows - 1), t->head, t->q_at);
 #pragma unroll 1
   for (int i = 0; i < steps; i++) {
     const int ks = i % C::KSTAGES, row = t->k_row + (lo + i) * C::KN;
@@ -308,7 +311,7 @@ SM90_DEV void bwd90_produce_q(uint32_t smem, const volatile bwd90_qtile *t, cons
 #pragma unroll 1
       for (int j = 0; j < 2; j++)
         bwd90_load<64, C::D>(smem + C::DO0 + j * C::TILE_BYTES, mdo, smem + C::DO_FULL,
-                             t->q_row + 64 * j, t->head, t->q_at);
+                             min(t->q_row + 64 * j, rows - 1), t->head, t->q_at);
     }
     mbar_wait(smem + C::V_EMPTY, i % 2 ^ 1);
     mbar_expect(smem + C::V_FULL, C::TILE_BYTES);
@@ -466,7 +469,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (wg == 0) {
     regs_give<C::PREGS>();
     if (threadIdx.x == 0 && tile->lo < tile->hi)
-      bwd90_produce_q<C>(smem, tile, &mq, &mk, &mv, &mdo);
+      bwd90_produce_q<C>(smem, tile, &mq, &mk, &mv, &mdo, p.sq);
   } else {
     regs_take<C::CREGS>();
     bwd90_consume_q<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);
