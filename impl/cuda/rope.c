@@ -24,8 +24,6 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "only op=rope";
   if (p->rope.rotary / 2 > ROPE_PAIRS)
     return "more than 2048 rotated elements of a head";
-  if (p->rope.interleaved && (p->d % 2 || p->dv % 2))
-    return "interleaved pairs need even head dims";
   if (p->b * p->sq > INT32_MAX || p->sk > INT32_MAX)
     return "more than 2^31 tokens";
   if (8 * (p->hq + p->hkv) * (p->d + p->dv) > INT32_MAX)
@@ -44,20 +42,24 @@ static int64_t tables_of(const struct attn_problem *p)
   return p->rope.scaling == ATTN_ROPE_DYNAMIC ? run_count(p) : 1;
 }
 
+/* Few go with every launch; only a long table needs memory of its own. */
 static int make_turns(const struct attn_problem *p, struct plan *q)
 {
   int64_t half = p->rope.rotary / 2, tables = tables_of(p);
+  bool few = tables * half <= ROPE_FEW;
   size_t bytes = (size_t)(tables * half) * sizeof(uint64_t);
-  uint64_t *host = malloc(bytes);
-  int status = host ? ATTN_OK : ATTN_ENOMEM;
-  for (int64_t r = 0; host && r < tables; r++)
+  uint64_t *host = few ? q->args.few : malloc(bytes);
+  if (!host)
+    return ATTN_ENOMEM;
+  for (int64_t r = 0; r < tables; r++)
     for (int64_t i = 0; i < half; i++) {
       int64_t sk = p->nruns ? p->runs[r].sk : p->sk;
       host[r * half + i] = attn_rope_turns(attn_rope_frequency(&p->rope, sk, i));
     }
-  if (!status && cudaMalloc((void **)&q->turns, bytes))
-    status = ATTN_ENOMEM;
+  if (few)
+    return ATTN_OK;
   cudaStream_t stream = cudaStreamPerThread;
+  int status = cudaMalloc((void **)&q->turns, bytes) ? ATTN_ENOMEM : ATTN_OK;
   if (!status && (cudaMemcpyAsync(q->turns, host, bytes, cudaMemcpyHostToDevice, stream) ||
                   cudaStreamSynchronize(stream)))
     status = ATTN_EDEVICE;
@@ -124,8 +126,6 @@ static bool fits(const struct rope_kernel *k, const struct rope_args *a)
   const struct attn_tensor *all[] = {&a->q, &a->k_new, &a->v_new, &a->o, &a->k, &a->v};
   int32_t stretch = a->interleaved ? a->rotary : a->rotary / 2;
   bool fit = stretch % k->vector == 0 && a->d % k->vector == 0 && a->dv % k->vector == 0;
-  if (a->interleaved && k->vector == 1)
-    return false;
   for (size_t i = 0; i < sizeof all / sizeof *all && k->aligned; i++)
     fit = fit && whole(all[i], k->vector, attn_dtype_size(k->dtype));
   return fit;

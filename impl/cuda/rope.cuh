@@ -93,7 +93,7 @@ ROPE_FN void rope_make_angles(const struct rope_args *a, const struct rope_tile 
                               struct rope_angle *angles)
 {
   int32_t half = a->rotary / 2;
-  const uint64_t *turns = a->turns + (int64_t)t->table * half;
+  const uint64_t *turns = (a->turns ? a->turns : a->few) + (int64_t)t->table * half;
   for (int32_t i = thread; i < t->n * half; i += ROPE_THREADS) {
     uint64_t fraction = (uint64_t)(t->position + i / half) * turns[i % half];
     double cosine, sine;
@@ -111,7 +111,8 @@ ROPE_FN void rope_turn(struct rope_angle w, T *first, T *second)
   *second = (T)(a * w.sine + b * w.cosine);
 }
 
-/* Vector number c of a head: of the pairs, then of what is beyond them. */
+/* Vector number c of a head: of the pairs, then of what is beyond them. A single element takes its
+ * neighbour along. */
 template <class T, int VECTOR, bool ALIGNED>
 ROPE_FN void rope_move(const struct rope_args *a, const struct rope_angle *angles, const T *from,
                        T *to, int32_t c)
@@ -120,7 +121,13 @@ ROPE_FN void rope_move(const struct rope_args *a, const struct rope_angle *angle
   int32_t half = a->rotary / 2, paired = a->interleaved ? a->rotary / VECTOR : half / VECTOR;
   int32_t at = c < paired || a->interleaved ? c * VECTOR : a->rotary + (c - paired) * VECTOR;
   vector x = *(const vector *)(from + at), y;
-  if (c < paired && a->interleaved) {
+  if (c < paired && a->interleaved && VECTOR == 1) {
+    if (c % 2)
+      return;
+    y = *(const vector *)(from + at + 1);
+    rope_turn(angles[at / 2], &x.x[0], &y.x[0]);
+    *(vector *)(to + at + 1) = y;
+  } else if (c < paired && a->interleaved) {
     for (int i = 0; i + 1 < VECTOR; i += 2)
       rope_turn(angles[(at + i) / 2], &x.x[i], &x.x[i + 1]);
   } else if (c < paired) {

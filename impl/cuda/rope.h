@@ -14,13 +14,15 @@ extern "C" {
 #define ROPE_THREADS 256
 #define ROPE_PAIRS 1024 /* angles that a block keeps in shared memory */
 #define ROPE_TOKENS 8   /* of a block at most */
+#define ROPE_FEW 128    /* frequencies that go with the launch */
 
 struct rope_args {
   struct attn_tensor q, k_new, v_new, o, k, v;
   const int32_t *cu_seqlens_q, *cu_seqlens_k, *seqlens_k, *block_table;
   int64_t table_stride;
-  const uint64_t *turns; /* (tables, rotary / 2): frequencies as fractions of a turn */
-  double attention;      /* factor of cosine and sine */
+  const uint64_t *turns; /* (tables, rotary / 2): frequencies as fractions of a turn; NULL: few */
+  uint64_t few[ROPE_FEW];
+  double attention; /* factor of cosine and sine */
   int32_t b, hq, hkv, sq, sk, d, dv, page, rotary;
   int32_t tokens; /* of a block */
   int32_t tiles;  /* blocks of the longest sequence */
