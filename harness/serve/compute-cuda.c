@@ -14,6 +14,7 @@
 #include "harness/serve/compute.h"
 
 #define NORM_EPS 1e-5f
+#define MARKED_LAYERS 4              /* an event takes 2 us, a layer has 8 */
 #define WORKSPACE ((size_t)32 << 20) /* of cuBLAS */
 
 struct mark {
@@ -162,6 +163,20 @@ static void gpu_mark(struct compute *c, enum step_part part)
   self->error = self->error ? self->error : e;
 }
 
+/* Seconds of a part; those of more layers go to all parts, as those before them did. */
+static void add_time(struct step_times *t, enum step_part part, double seconds)
+{
+  double sum = 0;
+  if (part != PART_LAYERS) {
+    t->part[part] += seconds;
+    return;
+  }
+  for (int p = 0; p < STEP_PARTS; p++)
+    sum += t->part[p];
+  for (int p = 0; p < STEP_PARTS; p++)
+    t->part[p] += sum > 0 ? seconds * t->part[p] / sum : 0;
+}
+
 static int gpu_times(struct compute *c, struct step_times *t)
 {
   struct cuda_compute *self = c->self;
@@ -171,7 +186,7 @@ static int gpu_times(struct compute *c, struct step_times *t)
   for (int i = 0; i + 1 < self->marks && !self->error; i++) {
     float ms = 0;
     self->error = cudaEventElapsedTime(&ms, self->mark[i].event, self->mark[i + 1].event);
-    t->part[self->mark[i].part] += ms * 1e-3;
+    add_time(t, self->mark[i].part, ms * 1e-3);
   }
   status = status ? status : told(c, self->error);
   self->error = cudaSuccess;
@@ -182,6 +197,7 @@ static int gpu_times(struct compute *c, struct step_times *t)
 const struct compute_ops compute_cuda = {
     .device = "cuda",
     .dtype = ATTN_BF16,
+    .marked_layers = MARKED_LAYERS,
     .open = gpu_open,
     .close = gpu_close,
     .weights = gpu_weights,

@@ -15,6 +15,8 @@ typedef __nv_bfloat16 bf16;
 
 #define THREADS 256
 #define ROW_THREADS 1024 /* for one long row */
+#define FEW_ROWS 128     /* fewer rows than SMs: several blocks a row, where rows are long */
+#define ROW_BLOCKS 8
 #define WARPS (THREADS / 32)
 
 /* The sum of four uniform numbers of 16 bits, as on the host. */
@@ -89,7 +91,7 @@ static __global__ void swiglu_kernel(bf16 *y, const bf16 *gate_up, int64_t ffn)
   const bf16 *row = gate_up + 2 * blockIdx.x * ffn;
   const vec<V> *gate = (const vec<V> *)row, *up = (const vec<V> *)(row + ffn);
   vec<V> *to = (vec<V> *)(y + blockIdx.x * ffn);
-  for (int64_t k = threadIdx.x; k < ffn / V; k += THREADS) {
+  for (int64_t k = blockIdx.y * THREADS + threadIdx.x; k < ffn / V; k += gridDim.y * THREADS) {
     vec<V> a = gate[k], b = up[k];
     for (int i = 0; i < V; i++) {
       float g = (float)a.x[i];
@@ -163,8 +165,9 @@ extern "C" cudaError_t compute_kernel_swiglu(void *y, const void *gate_up, int64
                                              cudaStream_t stream)
 {
   auto kernel = ffn % 8 ? swiglu_kernel<1> : swiglu_kernel<8>;
+  dim3 grid((unsigned)n, n < FEW_ROWS ? ROW_BLOCKS : 1);
   if (n)
-    kernel<<<(unsigned)n, THREADS, 0, stream>>>((bf16 *)y, (const bf16 *)gate_up, ffn);
+    kernel<<<grid, THREADS, 0, stream>>>((bf16 *)y, (const bf16 *)gate_up, ffn);
   return cudaGetLastError();
 }
 

@@ -45,7 +45,10 @@ struct compute_ops {
   /* The first of the largest. */
   int (*argmax)(struct compute *c, int32_t *token, const void *logits, int64_t n, int64_t vocab);
 
-  /* What is enqueued from here on belongs to a part. A step begins with a mark. */
+  /* What is enqueued from here on belongs to a part. A step begins with a mark. Where marks cost
+   * time, only the first marked_layers layers are marked, and those behind them are one part that
+   * times() divides as the layers before were; 0: all. */
+  int64_t marked_layers;
   void (*mark)(struct compute *c, enum step_part part);
   /* Waits for all, and tells the seconds by part since the last call. */
   int (*times)(struct compute *c, struct step_times *t);

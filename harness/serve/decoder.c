@@ -193,6 +193,14 @@ static int copy_pages(struct decoder *d, const struct step *step)
   return status;
 }
 
+/* Of layer i. */
+static void mark(struct decoder *d, int64_t i, enum step_part part)
+{
+  int64_t marked = d->c.ops->marked_layers;
+  if (!marked || i < marked)
+    d->c.ops->mark(&d->c, part);
+}
+
 /* Attention's half of a layer: x += Wo attention(rope(Wqkv norm(x))). */
 static int attend(struct decoder *d, const struct step *step, int64_t i)
 {
@@ -201,19 +209,19 @@ static int attend(struct decoder *d, const struct step *step, int64_t i)
   const struct layer *l = &d->layer[i];
   int64_t n = step->tokens, q = m->hq * m->d, kv = m->hkv * m->d;
   int status = ops->norm(&d->c, d->h, d->x, l->attention_gain, n, m->hidden);
-  ops->mark(&d->c, PART_GEMM);
+  mark(d, i, PART_GEMM);
   if (!status)
     status = ops->gemm(&d->c, d->qkv, d->h, l->qkv, n, q + 2 * kv, m->hidden, false);
-  ops->mark(&d->c, PART_OTHER);
+  mark(d, i, PART_OTHER);
   for (int64_t k = 0; !status && k < d->ncalls; k++)
     status = decoder_call_rope(d, &d->call[k], i);
-  ops->mark(&d->c, PART_ATTENTION);
+  mark(d, i, PART_ATTENTION);
   for (int64_t k = 0; !status && k < d->ncalls; k++)
     status = decoder_call_attention(d, &d->call[k], i);
-  ops->mark(&d->c, PART_GEMM);
+  mark(d, i, PART_GEMM);
   if (!status)
     status = ops->gemm(&d->c, d->x, d->attention, l->out, n, m->hidden, q, true);
-  ops->mark(&d->c, PART_OTHER);
+  mark(d, i, PART_OTHER);
   return status;
 }
 
@@ -225,16 +233,16 @@ static int feed_forward(struct decoder *d, const struct step *step, int64_t i)
   const struct layer *l = &d->layer[i];
   int64_t n = step->tokens;
   int status = ops->norm(&d->c, d->h, d->x, l->mlp_gain, n, m->hidden);
-  ops->mark(&d->c, PART_GEMM);
+  mark(d, i, PART_GEMM);
   if (!status)
     status = ops->gemm(&d->c, d->gate_up, d->h, l->gate_up, n, 2 * m->ffn, m->hidden, false);
-  ops->mark(&d->c, PART_OTHER);
+  mark(d, i, PART_OTHER);
   if (!status)
     status = ops->swiglu(&d->c, d->ffn, d->gate_up, n, m->ffn);
-  ops->mark(&d->c, PART_GEMM);
+  mark(d, i, PART_GEMM);
   if (!status)
     status = ops->gemm(&d->c, d->x, d->ffn, l->down, n, m->hidden, m->ffn, true);
-  ops->mark(&d->c, PART_OTHER);
+  mark(d, i, PART_OTHER);
   return status;
 }
 
@@ -279,10 +287,13 @@ int decoder_run(void *self, const struct step *step, int32_t *sampled, struct st
     status =
         ops->gather(&d->c, d->x, d->embedding, d->number_device, step->tokens, d->o.model.hidden);
   for (int64_t i = 0; !status && i < d->layers; i++) {
+    if (i && i == ops->marked_layers)
+      ops->mark(&d->c, PART_LAYERS);
     status = attend(d, step, i);
     if (!status)
       status = feed_forward(d, step, i);
   }
+  ops->mark(&d->c, PART_OTHER);
   if (!status)
     status = sample(d, step, sampled);
   if (!status)

@@ -108,9 +108,9 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
     return serve_fail(s, ATTN_EINVAL,
                       "model %s: the cache holds no sequence of %lld tokens: more --kv-memory",
                       x->d.model.name, (long long)m.length);
-  status = measure_ttft(s, x, &m);
+  status = measure_decode(s, x, &m); /* first: the decoder of the larger batch serves both */
   if (!status && !s->sum->interrupted)
-    status = measure_decode(s, x, &m);
+    status = measure_ttft(s, x, &m);
   return status || s->sum->interrupted ? status : emit(s, x, &m);
 }
 

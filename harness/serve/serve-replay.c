@@ -124,10 +124,13 @@ void replay_end(struct serve *s)
   s->decoder = NULL;
 }
 
-/* The kept one, if it is the same; weights take seconds on a large model. */
+/* The kept one, if it does; weights take seconds on a large model. */
 static int take_decoder(struct serve *s, const struct decoder_options *o)
 {
-  if (s->decoder && !memcmp(&s->decoder_options, o, sizeof *o))
+  struct decoder_options kept = s->decoder_options;
+  bool roomy = kept.batch >= o->batch;
+  kept.batch = o->batch;
+  if (s->decoder && roomy && !memcmp(&kept, o, sizeof *o))
     return decoder_forget(s->decoder) ? serve_fail(s, ATTN_EDEVICE, "%.200s", s->dev.error)
                                       : ATTN_OK;
   replay_end(s);

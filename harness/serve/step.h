@@ -26,7 +26,13 @@ struct step {
 };
 
 /* Seconds of a step's parts; what does not exist on a device is NaN. */
-enum step_part { PART_GEMM, PART_ATTENTION, PART_OTHER, STEP_PARTS };
+enum step_part {
+  PART_GEMM,
+  PART_ATTENTION,
+  PART_OTHER,
+  STEP_PARTS,
+  PART_LAYERS = STEP_PARTS /* more layers, of all parts (compute.h) */
+};
 
 struct step_times {
   double part[STEP_PARTS];

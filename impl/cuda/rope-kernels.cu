@@ -2,8 +2,9 @@
  *
  * rope-kernels.cu - rotate Q, rotate K and append K and V to the cache, in one pass.
  *
- * Tiles: as many tokens a block as keep their angles in 8 KiB of shared memory, at most 8; 256
- * threads; vectors of 16 bytes where lengths, strides and pointers allow it, else single elements.
+ * Tiles: two tokens a block, or one where a head rotates more than 1024 elements; their angles are
+ * in shared memory, made once for all heads; 256 threads; vectors of 16 bytes where lengths,
+ * strides and pointers allow it, else single elements.
  */
 #include "config.h"
 
@@ -12,8 +13,10 @@
 
 #include "impl/cuda/rope.cuh"
 
+#define ROPE_BLOCKS 8 /* on an SM: all its threads; bytes in flight are what counts */
+
 template <class T, int VECTOR, bool ALIGNED>
-static __global__ void __launch_bounds__(ROPE_THREADS)
+static __global__ void __launch_bounds__(ROPE_THREADS, ALIGNED ? ROPE_BLOCKS : 1)
     rope_kernel_of(const __grid_constant__ struct rope_args a)
 {
   __shared__ struct rope_angle angles[ROPE_PAIRS];

@@ -26,8 +26,8 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "more than 2048 rotated elements of a head";
   if (p->b * p->sq > INT32_MAX || p->sk > INT32_MAX)
     return "more than 2^31 tokens";
-  if (8 * (p->hq + p->hkv) * (p->d + p->dv) > INT32_MAX)
-    return "more than 2^31 elements of 8 tokens";
+  if (ROPE_TOKENS * (p->hq + p->hkv) * (p->d + p->dv) > INT32_MAX)
+    return "more than 2^31 elements of two tokens";
   return NULL;
 }
 

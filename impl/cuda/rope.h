@@ -13,7 +13,7 @@ extern "C" {
 
 #define ROPE_THREADS 256
 #define ROPE_PAIRS 1024 /* angles that a block keeps in shared memory */
-#define ROPE_TOKENS 8   /* of a block at most */
+#define ROPE_TOKENS 2   /* of a block at most: few, so that the last wave is full, too */
 #define ROPE_FEW 128    /* frequencies that go with the launch */
 
 struct rope_args {
