@@ -180,7 +180,7 @@ tests/broken/broken.so: tests/broken/broken.c tests/cheats/honest.h
 check_DATA += tests/serve/short.so
 CLEANFILES += tests/serve/short.so
 EXTRA_DIST += tests/serve/short.c
-tests/serve/short.so: tests/serve/short.c
+tests/serve/short.so: tests/serve/short.c impl/attn.h
 	@$(MKDIR_P) tests/serve
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/serve/short.c -lm
