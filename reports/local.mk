@@ -30,6 +30,7 @@ libattnbench_a_SOURCES += \
   reports/svg.c \
   reports/table-devices.c \
   reports/table-fits.c \
+  reports/table-bits.c \
   reports/table-matrix.c \
   reports/table-results.c \
   reports/table-serving.c \

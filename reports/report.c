@@ -18,7 +18,7 @@ const struct table_kind table_kinds[] = {
     {"summary", table_summary},   {"devices", table_devices}, {"throughput", table_throughput},
     {"training", table_training}, {"results", table_results}, {"fits", table_fits},
     {"reasons", table_reasons},   {"serving", table_serving}, {"serving-rope", table_serving_rope},
-    {"scores", table_scores},     {"matrix", table_matrix},
+    {"bits", table_bits},         {"scores", table_scores},   {"matrix", table_matrix},
 };
 const int table_kinds_count = sizeof table_kinds / sizeof *table_kinds;
 

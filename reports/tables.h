@@ -16,6 +16,7 @@ struct table *table_results(const struct report *r);
 struct table *table_fits(const struct report *r);
 struct table *table_serving(const struct report *r);
 struct table *table_serving_rope(const struct report *r);
+struct table *table_bits(const struct report *r);
 struct table *table_scores(const struct report *r);
 struct table *table_matrix(const struct report *r);
 
