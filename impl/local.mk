@@ -43,8 +43,16 @@ libattnbench_a_SOURCES = \
 if HAVE_CUDA
 libattnbench_a_SOURCES += \
   impl/cuda/decode.c \
-  impl/cuda/decode-kernels.cu \
   impl/cuda/decode.h \
+  impl/cuda/decode-d64.cu \
+  impl/cuda/decode-d128.cu \
+  impl/cuda/decode-d256.cu \
+  impl/cuda/decode-e4m3.cu \
+  impl/cuda/decode-forward.cuh \
+  impl/cuda/decode-line.cuh \
+  impl/cuda/decode-load.cuh \
+  impl/cuda/decode-merge.cuh \
+  impl/cuda/decode-rows.cuh \
   impl/cuda/flash-bwd-sm80.c \
   impl/cuda/flash-bwd-sm80.cuh \
   impl/cuda/flash-bwd-sm80.h \
@@ -93,7 +101,10 @@ libattnbench_a_SOURCES += \
   impl/cuda/tensor-map.c \
   impl/cuda/tensor-map.h
 cuda_objects += \
-  impl/cuda/decode-kernels.o \
+  impl/cuda/decode-d64.o \
+  impl/cuda/decode-d128.o \
+  impl/cuda/decode-d256.o \
+  impl/cuda/decode-e4m3.o \
   impl/cuda/flash-bwd-sm80-d64.o \
   impl/cuda/flash-bwd-sm80-d128.o \
   impl/cuda/flash-bwd-sm80-d256.o \

@@ -13,6 +13,7 @@
 
 #define MAX_QUERIES 16     /* of a sequence: speculative decoding */
 #define RESERVED_SMEM 1024 /* shared memory that the system keeps of each block */
+#define MAX_GANG 8         /* heads side by side: 2 KB of bf16, as much as DRAM keeps open */
 
 struct plan {
   const struct decode_kernel *kernel;
@@ -27,6 +28,9 @@ static int64_t resident(const struct decode_kernel *k, const struct attn_device 
   return n < k->blocks ? n : k->blocks;
 }
 
+static const struct decode_kernel *const tables[] = {attn_decode_d64, attn_decode_d128,
+                                                     attn_decode_d256, attn_decode_e4m3};
+
 /* The variant with the narrowest heads, and of those the one with the fewest rows, that takes the
  * group's queries in one tile; else one with as many rows as there are. */
 static const struct decode_kernel *choose(const struct attn_problem *p,
@@ -34,29 +38,35 @@ static const struct decode_kernel *choose(const struct attn_problem *p,
 {
   const struct decode_kernel *best = NULL;
   int64_t d = p->d > p->dv ? p->d : p->dv, rows = p->hq / p->hkv * p->sq;
-  for (const struct decode_kernel *k = attn_decode_kernels; k->func; k++) {
-    if (k->dtype != p->dtype || k->d < d || !resident(k, dev))
-      continue;
-    if (!best || k->d < best->d || (k->d == best->d && best->rows < rows))
-      best = k;
-  }
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    for (const struct decode_kernel *k = tables[i]; k->func; k++) {
+      if (k->dtype != p->dtype || k->kv != p->kv || k->d < d || !resident(k, dev))
+        continue;
+      if (!best || k->d < best->d || (k->d == best->d && best->rows < rows))
+        best = k;
+    }
   return best;
 }
 
 static const char *refuse_sizes(const struct attn_problem *p)
 {
+  int64_t lane = 16 / (int64_t)attn_dtype_size(attn_problem_kv_type(p));
   if (p->dtype != ATTN_BF16 && p->dtype != ATTN_F16)
     return "takes bf16 and fp16 only";
   if (p->d > 256 || p->dv > 256)
     return "head dim above 256";
-  if (p->d % 8 || p->dv % 8)
-    return "head dim must be a multiple of 8 (16-byte loads)";
+  if (p->d % lane || p->dv % lane)
+    return p->kv == ATTN_KV_E4M3 ? "head dim must be a multiple of 16 (16-byte loads of e4m3)"
+                                 : "head dim must be a multiple of 8 (16-byte loads)";
   if (p->sq > MAX_QUERIES)
     return "more than 16 queries a sequence: a prefill kernel's work";
   if (p->sk >= DECODE_LIMIT)
     return "sequence of 2^29 tokens or more";
-  if ((double)p->b * (double)p->hq * (double)p->sq > INT32_MAX)
+  double rows = (double)p->b * (double)p->hq * (double)p->sq;
+  if (rows > INT32_MAX)
     return "more than 2^31 query rows";
+  if (rows * ((double)p->sk / DECODE_MIN_TILE + 1) > INT32_MAX)
+    return "more than 2^31 tiles of keys";
   return NULL;
 }
 
@@ -140,6 +150,29 @@ static int plan_grid(struct plan *q, const struct attn_device *dev)
   return ATTN_OK;
 }
 
+/* As many heads side by side as leave few blocks without a gang. All sequences have a multiple of
+ * these heads. */
+static int32_t gang_of(const struct attn_problem *p, const struct plan *q)
+{
+  int32_t heads = p->nruns ? (int32_t)p->hkv : q->args.heads, n = MAX_GANG;
+  while (heads % n || (unsigned)n > q->blocks || q->blocks % (unsigned)n * 50 > q->blocks)
+    n--;
+  return n;
+}
+
+/* Done when this returns, whichever streams the runs will be on. */
+static int zero(void *data, size_t bytes)
+{
+  cudaStream_t stream;
+  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking))
+    return ATTN_EDEVICE;
+  int status = cudaMemsetAsync(data, 0, bytes, stream) ? ATTN_EDEVICE : ATTN_OK;
+  if (cudaStreamSynchronize(stream))
+    status = ATTN_EDEVICE;
+  cudaStreamDestroy(stream);
+  return status;
+}
+
 static void finish(void *plan)
 {
   struct plan *q = plan;
@@ -158,10 +191,11 @@ static int prepare(const struct attn_problem *p, const struct attn_device *dev, 
   plan_args(p, q->kernel, &q->args);
   size_t bytes = (size_t)(p->b * q->args.heads) * sizeof(int32_t);
   int status = plan_grid(q, dev);
+  q->args.gang = status ? 1 : gang_of(p, q);
   if (!status && cudaMalloc((void **)&q->args.arrived, bytes))
     status = ATTN_ENOMEM;
-  if (!status && cudaMemset(q->args.arrived, 0, bytes))
-    status = ATTN_EDEVICE;
+  if (!status)
+    status = zero(q->args.arrived, bytes);
   if (status)
     finish(q);
   else
@@ -170,16 +204,19 @@ static int prepare(const struct attn_problem *p, const struct attn_device *dev, 
 }
 
 /* 16-byte loads want every row of every head on a 16-byte boundary. */
-static bool aligned(const struct attn_tensor *t)
+static bool aligned(const struct attn_tensor *t, enum attn_dtype type)
 {
-  return (uintptr_t)t->data % 16 == 0 && t->sb % 8 == 0 && t->ss % 8 == 0 && t->sh % 8 == 0;
+  int64_t n = 16 / (int64_t)attn_dtype_size(type);
+  return (uintptr_t)t->data % 16 == 0 && t->sb % n == 0 && t->ss % n == 0 && t->sh % n == 0;
 }
 
 static int run(void *plan, const struct attn_args *args, void *stream)
 {
   struct plan *q = plan;
   struct decode_args a = q->args;
-  if (!aligned(&args->q) || !aligned(&args->k) || !aligned(&args->v) || !aligned(&args->o))
+  enum attn_dtype type = q->kernel->dtype, kv = q->kernel->kv == ATTN_KV_E4M3 ? ATTN_E4M3 : type;
+  if (!aligned(&args->q, type) || !aligned(&args->k, kv) || !aligned(&args->v, kv) ||
+      !aligned(&args->o, type))
     return ATTN_EINVAL;
   a.q = args->q;
   a.k = args->k;
@@ -191,6 +228,8 @@ static int run(void *plan, const struct attn_args *args, void *stream)
   a.seqlens_k = args->seqlens_k;
   a.block_table = args->block_table;
   a.table_stride = args->block_table_stride;
+  a.k_scale = args->k_scale;
+  a.v_scale = args->v_scale;
   a.partial = args->workspace;
   void *params[] = {&a};
   return cudaLaunchCooperativeKernel(q->kernel->func, (dim3){q->blocks, 1, 1},
@@ -226,4 +265,5 @@ const struct attn_impl attn_cuda_decode = {
     .run = run,
     .finish = finish,
     .traffic = traffic,
+    .takes = ATTN_TAKES_FP8_KV,
 };

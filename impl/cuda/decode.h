@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decode.h - what the host half (decode.c) and the kernels (decode-kernels.cu) of cuda/decode
- * share.
+ * decode.h - what the host half (decode.c) and the kernels (decode-*.cu) of cuda/decode share.
  */
 #ifndef IMPL_CUDA_DECODE_H
 #define IMPL_CUDA_DECODE_H
@@ -14,14 +13,16 @@ extern "C" {
 
 /* Lengths stay below this, so that row + offset never overflows 32 bits; also "unlimited". */
 #define DECODE_LIMIT (1 << 29)
-#define DECODE_TILE 64 /* keys, the grain of the split */
+#define DECODE_MIN_TILE 64 /* keys of the smallest tile: the grain of the split */
 
 struct decode_args {
   struct attn_tensor q, k, v, o;
   float *lse;
   const int32_t *cu_seqlens_q, *cu_seqlens_k, *seqlens_k, *block_table;
+  const float *k_scale, *v_scale; /* of an e4m3 cache */
   int64_t table_stride, total_q;
   int32_t b, sq, sk, hq, hkv, group, d, dv, page;
+  int32_t gang;        /* neighbouring heads that as many blocks read side by side */
   int32_t left, right; /* query i sees keys i + diagonal - left ... i + diagonal + right */
   bool bottom_right;   /* diagonal = seqlen_k - seqlen_q, else 0 */
   bool options;        /* softcap or ALiBi: the scores are made from raw ones first, scale is 1 */
@@ -37,6 +38,7 @@ struct decode_args {
 /* One compiled variant. */
 struct decode_kernel {
   enum attn_dtype dtype;
+  enum attn_kv kv;
   int d;      /* padded head dimension */
   int rows;   /* packed query rows of a tile */
   int blocks; /* that the registers let an SM hold */
@@ -45,8 +47,9 @@ struct decode_kernel {
   const void *func; /* of one argument, struct decode_args */
 };
 
-/* Ends with func == NULL. */
-extern const struct decode_kernel attn_decode_kernels[];
+/* Each ends with func == NULL. */
+extern const struct decode_kernel attn_decode_d64[], attn_decode_d128[], attn_decode_d256[],
+    attn_decode_e4m3[];
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decode-line.cuh - cuda/decode: who reads which keys.
+ *
+ * All tiles of keys of all heads of all sequences form one line, which is cut into equal slices.
+ * A gang of neighbouring blocks takes a slice together: where a line's entry is a tile of a set of
+ * neighbouring heads, each block of the gang has one of these.  Blocks of a gang move at one pace,
+ * and what they read lies side by side in memory (rows of neighbouring heads do), which DRAM
+ * rewards: it opens a row once for all of them.
+ */
+#ifndef IMPL_CUDA_DECODE_LINE_CUH
+#define IMPL_CUDA_DECODE_LINE_CUH
+
+#include "impl/cuda/decode.h"
+#include "impl/cuda/mma.cuh"
+
+#define WARPS 4
+#define THREADS (32 * WARPS)
+
+/* Of a variant: T the type of queries and results, KV8 an e4m3 cache, ROWS packed queries. A unit
+ * is what a warp loads and computes at once, a tile a unit for each warp. */
+template <class T, bool KV8_, int D_, int ROWS_, int STAGES_, int BLOCKS_>
+struct decode_config {
+  using elem = T;
+  static constexpr bool KV8 = KV8_;
+  static constexpr int D = D_, ROWS = ROWS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
+  static constexpr int SIZE = KV8 ? 1 : 2;              /* bytes of an element of the cache */
+  static constexpr int NB = ROWS / 8, DB = D / 16;      /* 8 queries, 16 columns are an operand */
+  static constexpr bool SHARED_Q = NB * DB > 16;        /* else in registers */
+  static constexpr int SUBS = KV8 && !SHARED_Q ? 2 : 1; /* of 16 keys, in a unit */
+  static constexpr int KEYS = 16 * SUBS, TILE = KEYS * WARPS;
+  static constexpr int CHUNKS = D * SIZE / 16, STEP = 32 / CHUNKS; /* of a row; rows of a copy */
+  static constexpr int HALF_BYTES = KEYS * D * SIZE, UNIT_BYTES = 2 * HALF_BYTES; /* K, and V */
+  static constexpr int RING_BYTES = WARPS * STAGES * UNIT_BYTES;
+  static constexpr int MERGE_BYTES = WARPS * 8 * D * 4;
+  static constexpr int STAT_BYTES = WARPS * ROWS * 8;
+  static constexpr int PLACE = RING_BYTES + MERGE_BYTES + STAT_BYTES; /* of decode_place */
+  static constexpr int SMEM = PLACE + 64;
+  static constexpr int Q_AT = 1024; /* in the merge's buffer, behind the views */
+  static_assert(D * SIZE >= 128, "rows of whole panels");
+  static_assert(!SHARED_Q || Q_AT + ROWS * D * 2 <= MERGE_BYTES, "room for the queries");
+  static_assert(TILE >= DECODE_MIN_TILE, "the host counts tiles of at least this many keys");
+};
+
+/* A sequence as its lengths in device memory say. */
+struct decode_seq {
+  int sq, sk;
+  int q_tiles, heads;   /* tiles of packed queries; KV heads times those */
+  int first, tiles;     /* of the keys that its queries see; at least one, were it empty */
+  int64_t q_row, k_row; /* where it starts in packed tensors */
+};
+
+template <class C>
+__device__ __forceinline__ decode_seq decode_sequence(const decode_args &a, int s)
+{
+  decode_seq n;
+  n.sq = a.sq;
+  n.sk = a.sk;
+  n.q_row = n.k_row = 0;
+  if (a.cu_seqlens_q) {
+    n.q_row = a.cu_seqlens_q[s];
+    n.sq = a.cu_seqlens_q[s + 1] - (int)n.q_row;
+  }
+  if (a.cu_seqlens_k) {
+    n.k_row = a.cu_seqlens_k[s];
+    n.sk = a.cu_seqlens_k[s + 1] - (int)n.k_row;
+  }
+  if (a.seqlens_k)
+    n.sk = a.seqlens_k[s];
+  int diagonal = a.bottom_right ? n.sk - n.sq : 0;
+  int lo = max(0, diagonal - a.left), hi = min(n.sk, n.sq + diagonal + a.right);
+  n.first = lo / C::TILE;
+  n.tiles = hi > lo ? (hi + C::TILE - 1) / C::TILE - n.first : 1;
+  n.q_tiles = (n.sq * a.group + C::ROWS - 1) / C::ROWS;
+  n.heads = a.hkv * n.q_tiles;
+  return n;
+}
+
+/* ---- the cut -------------------------------------------------------------------------------- */
+
+/* The line in equal slices. The host sees to it that 31 bits count its tiles. */
+struct decode_cut {
+  int total, slices;
+
+  __device__ __forceinline__ int start(int slice) const
+  {
+    return total / slices * slice + min(slice, total % slices);
+  }
+
+  /* The slice that holds a tile. */
+  __device__ __forceinline__ int of(int tile) const
+  {
+    int even = total / slices, rest = total % slices, wide = rest * (even + 1);
+    return tile < wide ? tile / (even + 1) : rest + (tile - wide) / even;
+  }
+};
+
+/* A block's slice. */
+struct decode_slice {
+  decode_cut cut;
+  int at;          /* first tile on the line of the head that the slice begins in */
+  int seq, head;   /* that head */
+  int skip, tiles; /* tiles of it before the slice; tiles of the slice */
+};
+
+/* Sums of x over the threads before this one, and over all. */
+__device__ __forceinline__ int block_scan(int x, int *shared, int *all)
+{
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int sum = x;
+  for (int d = 1; d < 32; d *= 2) {
+    int other = __shfl_up_sync(~0u, sum, d);
+    sum += lane >= d ? other : 0;
+  }
+  __syncthreads();
+  if (lane == 31)
+    shared[warp] = sum;
+  __syncthreads();
+  int before = 0;
+  *all = 0;
+  for (int w = 0; w < WARPS; w++) {
+    before += w < warp ? shared[w] : 0;
+    *all += shared[w];
+  }
+  return before + sum - x;
+}
+
+/* Of a sequence, on the line. */
+template <class C>
+__device__ __forceinline__ int tiles_of(const decode_args &a, int s)
+{
+  if (s >= a.b)
+    return 0;
+  decode_seq n = decode_sequence<C>(a, s);
+  return n.heads / a.gang * n.tiles;
+}
+
+/* The slice's tiles, and with equal lengths the sequence that it begins in. */
+template <class C>
+__device__ __forceinline__ int cut_evenly(const decode_args &a, decode_slice &s)
+{
+  int each = tiles_of<C>(a, 0), slice = blockIdx.x / a.gang;
+  s.cut.total = a.b * each;
+  s.cut.slices = min((int)gridDim.x / a.gang, s.cut.total);
+  if (slice >= s.cut.slices)
+    return 0;
+  int start = s.cut.start(slice);
+  s.tiles = s.cut.start(slice + 1) - start;
+  s.seq = start / each;
+  s.at = s.seq * each;
+  return start;
+}
+
+/* The same with unequal ones. Of up to THREADS sequences each thread keeps its own. */
+template <class C>
+__device__ __forceinline__ int cut_ragged(const decode_args &a, decode_slice &s, int *scratch)
+{
+  int *found = scratch + WARPS, slice = blockIdx.x / a.gang;
+  int mine = 0, from = 0, total = 0, all;
+  for (int i = 0; i < a.b; i += THREADS) {
+    mine = tiles_of<C>(a, i + threadIdx.x);
+    from = total + block_scan(mine, scratch, &all);
+    total += all;
+  }
+  s.cut = {total, min((int)gridDim.x / a.gang, total)};
+  if (slice >= s.cut.slices)
+    return 0;
+  int start = s.cut.start(slice), end = a.b > THREADS ? 0 : total;
+  s.tiles = s.cut.start(slice + 1) - start;
+  for (int i = 0;; i += THREADS) {
+    if (a.b > THREADS) {
+      mine = tiles_of<C>(a, i + threadIdx.x);
+      from = end + block_scan(mine, scratch, &all);
+      end += all;
+    }
+    if (start >= from && start < from + mine) {
+      found[0] = i + threadIdx.x;
+      found[1] = from;
+    }
+    if (start < end)
+      break;
+  }
+  __syncthreads();
+  s.seq = found[0];
+  s.at = found[1];
+  return start;
+}
+
+/* scratch: shared memory. Without work the slice has no tiles. */
+template <class C>
+__device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, int *scratch)
+{
+  decode_slice s;
+  s.tiles = 0;
+  bool even = !a.cu_seqlens_q && !a.cu_seqlens_k && !a.seqlens_k;
+  int start = even ? cut_evenly<C>(a, s) : cut_ragged<C>(a, s, scratch);
+  if (s.tiles == 0)
+    return s;
+  decode_seq n = decode_sequence<C>(a, s.seq);
+  int set = (start - s.at) / n.tiles;
+  s.head = set * a.gang + blockIdx.x % a.gang;
+  s.at += set * n.tiles;
+  s.skip = start - s.at;
+  return s;
+}
+
+/* ---- walking along the slice ---------------------------------------------------------------- */
+
+/* A position in the slice: a tile of a head of a sequence. What else there is to know of the
+ * sequence is looked up again where it is needed, since registers are few. */
+template <class C>
+struct decode_cursor {
+  int seq, head;
+  int tile, end; /* of the head: [tile, end) is left of it in this slice */
+  int left;      /* tiles of the slice after those */
+
+  __device__ __forceinline__ decode_cursor(const decode_args &a, const decode_slice &s)
+  {
+    seq = s.seq;
+    head = s.head;
+    decode_seq n = decode_sequence<C>(a, seq);
+    tile = n.first + s.skip;
+    end = min(n.first + n.tiles, tile + s.tiles);
+    left = s.tiles - (end - tile);
+  }
+
+  __device__ __forceinline__ bool done() const
+  {
+    return tile == end;
+  }
+
+  /* From the end of a head to the next, if the slice goes on. */
+  __device__ __forceinline__ void turn(const decode_args &a)
+  {
+    if (left == 0)
+      return;
+    head += a.gang;
+    decode_seq n = decode_sequence<C>(a, seq);
+    while (head >= n.heads) {
+      head = blockIdx.x % a.gang;
+      n = decode_sequence<C>(a, ++seq);
+    }
+    tile = n.first;
+    end = tile + min(n.tiles, left);
+    left -= end - tile;
+  }
+};
+
+#endif
