@@ -66,7 +66,8 @@ __device__ __forceinline__ void decode_leave(const decode_rows<C> &st, const dec
   decode_seq n = decode_sequence<C>(a, at.seq);
   bool begun = at.tile == n.first, ended = at.end == n.first + n.tiles;
   int32_t *arrived = a.arrived + (int64_t)at.seq * a.heads + at.head;
-  decode_output<C> out(a, at.seq, at.head, begun && ended ? -1 : 2 * (int)blockIdx.x + begun);
+  decode_output<C> out(a, at.seq, at.head,
+                       begun && ended ? -1 : part_at(blockIdx.y, blockIdx.x) + begun);
   decode_finish<C>(st, a, out, buffer, stats);
   if (out.part < 0)
     return;
@@ -76,7 +77,7 @@ __device__ __forceinline__ void decode_leave(const decode_rows<C> &st, const dec
   }
   if (ended)
     return;
-  decode_parts parts = {place.cut.of(place.line), place.cut.of(place.line + n.tiles - 1), a.gang};
+  decode_parts parts = {place.cut.of(place.line), place.cut.of(place.line + n.tiles - 1)};
   out.part = -1;
   decode_merge<C>(a, out, parts, arrived);
 }

@@ -3,9 +3,9 @@
  * decode-line.cuh - cuda/decode: who reads which keys.
  *
  * All tiles of keys of all heads of all sequences form one line, which is cut into equal slices.
- * A gang of neighbouring blocks takes a slice together: where a line's entry is a tile of a set of
- * neighbouring heads, each block of the gang has one of these.  Blocks of a gang move at one pace,
- * and what they read lies side by side in memory (rows of neighbouring heads do), which DRAM
+ * A gang of blocks, a row of the grid, takes a slice together: where a line's entry is a tile of a
+ * set of neighbouring heads, each block of the gang has one of these.  Blocks of a gang move at one
+ * pace, and what they read lies side by side in memory (rows of neighbouring heads do), which DRAM
  * rewards: it opens a row once for all of them.
  */
 #ifndef IMPL_CUDA_DECODE_LINE_CUH
@@ -139,9 +139,9 @@ __device__ __forceinline__ int tiles_of(const decode_args &a, int s)
 template <class C>
 __device__ __forceinline__ int cut_evenly(const decode_args &a, decode_slice &s)
 {
-  int each = tiles_of<C>(a, 0), slice = blockIdx.x / a.gang;
+  int each = tiles_of<C>(a, 0), slice = blockIdx.y;
   s.cut.total = a.b * each;
-  s.cut.slices = min((int)gridDim.x / a.gang, s.cut.total);
+  s.cut.slices = min((int)gridDim.y, s.cut.total);
   if (slice >= s.cut.slices)
     return 0;
   int start = s.cut.start(slice);
@@ -155,14 +155,14 @@ __device__ __forceinline__ int cut_evenly(const decode_args &a, decode_slice &s)
 template <class C>
 __device__ __forceinline__ int cut_ragged(const decode_args &a, decode_slice &s, int *scratch)
 {
-  int *found = scratch + WARPS, slice = blockIdx.x / a.gang;
+  int *found = scratch + WARPS, slice = blockIdx.y;
   int mine = 0, from = 0, total = 0, all;
   for (int i = 0; i < a.b; i += THREADS) {
     mine = tiles_of<C>(a, i + threadIdx.x);
     from = total + block_scan(mine, scratch, &all);
     total += all;
   }
-  s.cut = {total, min((int)gridDim.x / a.gang, total)};
+  s.cut = {total, min((int)gridDim.y, total)};
   if (slice >= s.cut.slices)
     return 0;
   int start = s.cut.start(slice), end = a.b > THREADS ? 0 : total;
@@ -198,7 +198,7 @@ __device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, in
     return s;
   decode_seq n = decode_sequence<C>(a, s.seq);
   int set = (start - s.at) / n.tiles;
-  s.head = set * a.gang + blockIdx.x % a.gang;
+  s.head = set * a.gang + blockIdx.x;
   s.at += set * n.tiles;
   s.skip = start - s.at;
   return s;
@@ -237,7 +237,7 @@ struct decode_cursor {
     head += a.gang;
     decode_seq n = decode_sequence<C>(a, seq);
     while (head >= n.heads) {
-      head = blockIdx.x % a.gang;
+      head = blockIdx.x;
       n = decode_sequence<C>(a, ++seq);
     }
     tile = n.first;

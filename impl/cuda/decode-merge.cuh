@@ -9,6 +9,12 @@
 
 #include "impl/cuda/decode-rows.cuh"
 
+/* The first of the two parts that a block has in the workspace. */
+__device__ __forceinline__ int part_at(int slice, int member)
+{
+  return 2 * (slice * gridDim.x + member);
+}
+
 /* Where a head's results go: to O and LSE, or to the workspace. */
 template <class C>
 struct decode_output {
@@ -36,7 +42,7 @@ struct decode_output {
   /* LSE of a part, in log2, behind the parts' O. */
   static __device__ __forceinline__ float *part_lse(const decode_args &a, int part, int row)
   {
-    return a.partial + (int64_t)gridDim.x * 2 * C::ROWS * a.dv + part * C::ROWS + row;
+    return a.partial + ((int64_t)part_at(gridDim.y, 0) * a.dv + part) * C::ROWS + row;
   }
 
   /* Four elements of a row of the tile, from column c, and with c == 0 its LSE in log2. */
@@ -191,7 +197,7 @@ __device__ __forceinline__ int load_acquire(const int *p)
 /* The parts of a head that lies in the slices [first, last]. The first block's part is the second
  * of its two in the workspace, the others' are their first. */
 struct decode_parts {
-  int first, last, gang;
+  int first, last;
 
   __device__ __forceinline__ int count() const
   {
@@ -199,7 +205,7 @@ struct decode_parts {
   }
   __device__ __forceinline__ int part(int i) const
   {
-    return 2 * ((first + i) * gang + blockIdx.x % gang) + (i == 0);
+    return part_at(first + i, blockIdx.x) + (i == 0);
   }
 };
 
@@ -253,7 +259,7 @@ __device__ __forceinline__ void decode_merge(const decode_args &a, const decode_
 {
   int n = parts.count(), lanes = 2, quads = a.dv / 4;
   int units = min(C::ROWS, out.rows - out.row0) * quads;
-  int share = blockIdx.x / a.gang - parts.first;
+  int share = blockIdx.y - parts.first;
   int from = (int64_t)units * share / (n - 1), to = (int64_t)units * (share + 1) / (n - 1);
   while (lanes < n && lanes < 32)
     lanes *= 2;

@@ -232,7 +232,8 @@ static int run(void *plan, const struct attn_args *args, void *stream)
   a.v_scale = args->v_scale;
   a.partial = args->workspace;
   void *params[] = {&a};
-  return cudaLaunchCooperativeKernel(q->kernel->func, (dim3){q->blocks, 1, 1},
+  unsigned gang = (unsigned)a.gang;
+  return cudaLaunchCooperativeKernel(q->kernel->func, (dim3){gang, q->blocks / gang, 1},
                                      (dim3){(unsigned)q->kernel->threads, 1, 1}, params,
                                      q->kernel->smem, stream)
              ? ATTN_EDEVICE
