@@ -7,9 +7,9 @@
 #include "impl/cuda/decode-forward.cuh"
 
 const struct decode_kernel attn_decode_d256[] = {
-    decode_variant<bf16, 256, 8, 3, 1>(),
-    decode_variant<fp16, 256, 8, 3, 1>(),
-    decode_variant<bf16, 256, 16, 3, 1>(),
-    decode_variant<fp16, 256, 16, 3, 1>(),
+    decode_variant<bf16, 256, 8, 4, 3, 1>(),
+    decode_variant<fp16, 256, 8, 4, 3, 1>(),
+    decode_variant<bf16, 256, 16, 4, 3, 1>(),
+    decode_variant<fp16, 256, 16, 4, 3, 1>(),
     {},
 };

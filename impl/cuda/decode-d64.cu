@@ -7,11 +7,11 @@
 #include "impl/cuda/decode-forward.cuh"
 
 const struct decode_kernel attn_decode_d64[] = {
-    decode_variant<bf16, 64, 8, 4, 3>(),
-    decode_variant<fp16, 64, 8, 4, 3>(),
-    decode_variant<bf16, 64, 16, 4, 3>(),
-    decode_variant<fp16, 64, 16, 4, 3>(),
-    decode_variant<bf16, 64, 32, 4, 3>(),
-    decode_variant<fp16, 64, 32, 4, 3>(),
+    decode_variant<bf16, 64, 8, 4, 4, 3>(),
+    decode_variant<fp16, 64, 8, 4, 4, 3>(),
+    decode_variant<bf16, 64, 16, 4, 4, 3>(),
+    decode_variant<fp16, 64, 16, 4, 4, 3>(),
+    decode_variant<bf16, 64, 32, 4, 4, 3>(),
+    decode_variant<fp16, 64, 32, 4, 4, 3>(),
     {},
 };

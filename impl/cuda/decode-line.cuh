@@ -14,20 +14,18 @@
 #include "impl/cuda/decode.h"
 #include "impl/cuda/mma.cuh"
 
-#define WARPS 4
-#define THREADS (32 * WARPS)
-
 /* Of a variant: T the type of queries and results, KV8 an e4m3 cache, ROWS packed queries. A unit
  * is what a warp loads and computes at once, a tile a unit for each warp. */
-template <class T, bool KV8_, int D_, int ROWS_, int STAGES_, int BLOCKS_>
+template <class T, bool KV8_, int D_, int ROWS_, int WARPS_, int STAGES_, int BLOCKS_>
 struct decode_config {
   using elem = T;
   static constexpr bool KV8 = KV8_;
-  static constexpr int D = D_, ROWS = ROWS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
-  static constexpr int SIZE = KV8 ? 1 : 2;              /* bytes of an element of the cache */
-  static constexpr int NB = ROWS / 8, DB = D / 16;      /* 8 queries, 16 columns are an operand */
-  static constexpr bool SHARED_Q = NB * DB > 16;        /* else in registers */
-  static constexpr int SUBS = KV8 && !SHARED_Q ? 2 : 1; /* of 16 keys, in a unit */
+  static constexpr int D = D_, ROWS = ROWS_, WARPS = WARPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
+  static constexpr int THREADS = 32 * WARPS;
+  static constexpr int SIZE = KV8 ? 1 : 2;         /* bytes of an element of the cache */
+  static constexpr int NB = ROWS / 8, DB = D / 16; /* 8 queries, 16 columns are an operand */
+  static constexpr bool SHARED_Q = NB * DB > 16;   /* else in registers */
+  static constexpr int SUBS = KV8 && NB * DB < 16 ? 2 : 1; /* of 16 keys, in a unit */
   static constexpr int KEYS = 16 * SUBS, TILE = KEYS * WARPS;
   static constexpr int CHUNKS = D * SIZE / 16, STEP = 32 / CHUNKS; /* of a row; rows of a copy */
   static constexpr int HALF_BYTES = KEYS * D * SIZE, UNIT_BYTES = 2 * HALF_BYTES; /* K, and V */
@@ -78,22 +76,18 @@ __device__ __forceinline__ decode_seq decode_sequence(const decode_args &a, int 
 
 /* ---- the cut -------------------------------------------------------------------------------- */
 
-/* The line in equal slices. The host sees to it that 31 bits count its tiles. */
-struct decode_cut {
-  int total, slices;
+__device__ __forceinline__ int slice_start(const decode_cut &cut, int slice)
+{
+  return cut.even * slice + min(slice, cut.rest);
+}
 
-  __device__ __forceinline__ int start(int slice) const
-  {
-    return total / slices * slice + min(slice, total % slices);
-  }
-
-  /* The slice that holds a tile. */
-  __device__ __forceinline__ int of(int tile) const
-  {
-    int even = total / slices, rest = total % slices, wide = rest * (even + 1);
-    return tile < wide ? tile / (even + 1) : rest + (tile - wide) / even;
-  }
-};
+/* The slice that holds a tile. */
+__device__ __forceinline__ int slice_of(const decode_cut &cut, int tile)
+{
+  int wide = cut.rest * (cut.even + 1);
+  bool first = tile < wide;
+  return (first ? 0 : cut.rest) + (first ? tile : tile - wide) / (cut.even + first);
+}
 
 /* A block's slice. */
 struct decode_slice {
@@ -104,6 +98,7 @@ struct decode_slice {
 };
 
 /* Sums of x over the threads before this one, and over all. */
+template <class C>
 __device__ __forceinline__ int block_scan(int x, int *shared, int *all)
 {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -118,7 +113,7 @@ __device__ __forceinline__ int block_scan(int x, int *shared, int *all)
   __syncthreads();
   int before = 0;
   *all = 0;
-  for (int w = 0; w < WARPS; w++) {
+  for (int w = 0; w < C::WARPS; w++) {
     before += w < warp ? shared[w] : 0;
     *all += shared[w];
   }
@@ -135,42 +130,43 @@ __device__ __forceinline__ int tiles_of(const decode_args &a, int s)
   return n.heads / a.gang * n.tiles;
 }
 
-/* The slice's tiles, and with equal lengths the sequence that it begins in. */
-template <class C>
+/* The slice's tiles, and with equal lengths, which the host knows, the sequence that it begins in.
+ */
 __device__ __forceinline__ int cut_evenly(const decode_args &a, decode_slice &s)
 {
-  int each = tiles_of<C>(a, 0), slice = blockIdx.y;
-  s.cut.total = a.b * each;
-  s.cut.slices = min((int)gridDim.y, s.cut.total);
+  int slice = blockIdx.y;
+  s.cut = a.cut;
   if (slice >= s.cut.slices)
     return 0;
-  int start = s.cut.start(slice);
-  s.tiles = s.cut.start(slice + 1) - start;
-  s.seq = start / each;
-  s.at = s.seq * each;
+  int start = slice_start(s.cut, slice);
+  s.tiles = slice_start(s.cut, slice + 1) - start;
+  s.seq = start / a.each;
+  s.at = s.seq * a.each;
   return start;
 }
 
-/* The same with unequal ones. Of up to THREADS sequences each thread keeps its own. */
+/* The same with unequal ones. Of up to C::THREADS sequences each thread keeps its own. */
 template <class C>
 __device__ __forceinline__ int cut_ragged(const decode_args &a, decode_slice &s, int *scratch)
 {
-  int *found = scratch + WARPS, slice = blockIdx.y;
+  int *found = scratch + C::WARPS, slice = blockIdx.y;
   int mine = 0, from = 0, total = 0, all;
-  for (int i = 0; i < a.b; i += THREADS) {
+  for (int i = 0; i < a.b; i += C::THREADS) {
     mine = tiles_of<C>(a, i + threadIdx.x);
-    from = total + block_scan(mine, scratch, &all);
+    from = total + block_scan<C>(mine, scratch, &all);
     total += all;
   }
-  s.cut = {total, min((int)gridDim.y, total)};
+  s.cut.slices = min((int)gridDim.y, total);
   if (slice >= s.cut.slices)
     return 0;
-  int start = s.cut.start(slice), end = a.b > THREADS ? 0 : total;
-  s.tiles = s.cut.start(slice + 1) - start;
-  for (int i = 0;; i += THREADS) {
-    if (a.b > THREADS) {
+  s.cut.even = total / s.cut.slices;
+  s.cut.rest = total - s.cut.even * s.cut.slices;
+  int start = slice_start(s.cut, slice), end = a.b > C::THREADS ? 0 : total;
+  s.tiles = slice_start(s.cut, slice + 1) - start;
+  for (int i = 0;; i += C::THREADS) {
+    if (a.b > C::THREADS) {
       mine = tiles_of<C>(a, i + threadIdx.x);
-      from = end + block_scan(mine, scratch, &all);
+      from = end + block_scan<C>(mine, scratch, &all);
       end += all;
     }
     if (start >= from && start < from + mine) {
@@ -192,8 +188,7 @@ __device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, in
 {
   decode_slice s;
   s.tiles = 0;
-  bool even = !a.cu_seqlens_q && !a.cu_seqlens_k && !a.seqlens_k;
-  int start = even ? cut_evenly<C>(a, s) : cut_ragged<C>(a, s, scratch);
+  int start = a.each ? cut_evenly(a, s) : cut_ragged<C>(a, s, scratch);
   if (s.tiles == 0)
     return s;
   decode_seq n = decode_sequence<C>(a, s.seq);

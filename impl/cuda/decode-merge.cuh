@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decode-merge.cuh - cuda/decode: the end of a head. First the four warps of a block are merged,
+ * decode-merge.cuh - cuda/decode: the end of a head. First the warps of a block are merged,
  * eight rows at a time; then, where slices cut the head, the parts that the blocks left in the
  * workspace, each block taking a share of the elements.
  */
@@ -71,7 +71,7 @@ struct decode_output {
 
 /* m (log2) and l of each row, as each warp has them. */
 template <class C>
-using decode_stats = float2[WARPS][C::ROWS];
+using decode_stats = float2[C::WARPS][C::ROWS];
 
 /* The warps' shares of a row: the common maximum and the sum under it. */
 template <class C>
@@ -79,10 +79,10 @@ __device__ __forceinline__ float2 joint_stats(const decode_stats<C> &stats, int 
 {
   float2 all = {-CUDART_INF_F, 0};
 #pragma unroll
-  for (int w = 0; w < WARPS; w++)
+  for (int w = 0; w < C::WARPS; w++)
     all.x = fmaxf(all.x, stats[w][row].x);
 #pragma unroll
-  for (int w = 0; w < WARPS; w++)
+  for (int w = 0; w < C::WARPS; w++)
     if (stats[w][row].x > -CUDART_INF_F)
       all.y += exp2_approx(stats[w][row].x - all.x) * stats[w][row].y;
   return all;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void decode_add(const decode_args &a, const decode_ou
 {
   constexpr int QUADS = C::D / 4;
   float values = C::KV8 ? a.v_scale[out.kv_head] : 1;
-  for (int u = threadIdx.x; u < 8 * QUADS; u += THREADS) {
+  for (int u = threadIdx.x; u < 8 * QUADS; u += C::THREADS) {
     int r = u / QUADS, c = u % QUADS * 4;
     if (out.row0 + first + r >= out.rows || c >= a.dv)
       continue;
@@ -110,7 +110,7 @@ __device__ __forceinline__ void decode_add(const decode_args &a, const decode_ou
     float inv = all.y > 0 ? values / all.y : 0;
     float4 sum = {0, 0, 0, 0};
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) {
+    for (int w = 0; w < C::WARPS; w++) {
       float4 x = *(const float4 *)(buffer + (w * 8 + r) * C::D + merge_column(c, r));
       sum.x += x.x;
       sum.y += x.y;
@@ -166,7 +166,7 @@ __device__ __forceinline__ void decode_share(const decode_rows<C> &st, int nb, f
     }
 }
 
-/* Merges the four warps. */
+/* Merges the warps. */
 template <class C>
 __device__ __forceinline__ void decode_finish(const decode_rows<C> &st, const decode_args &a,
                                               const decode_output<C> &out, float *buffer,
@@ -252,28 +252,30 @@ __device__ __forceinline__ void decode_merge_quad(const decode_args &a, const de
     out.write(a, row, c, y, s.sum > 0 ? s.top + log2f(s.sum) : -CUDART_INF_F);
 }
 
-/* This block's share of the merge: all blocks of the head but the last take one. */
+/* This block's share of the merge: all blocks of the head but the last take one. A rehearsal waits
+ * for nobody and counts nothing. */
 template <class C>
 __device__ __forceinline__ void decode_merge(const decode_args &a, const decode_output<C> &out,
-                                             const decode_parts &parts, int32_t *arrived)
+                                             const decode_parts &parts, int32_t *arrived,
+                                             bool rehearsal)
 {
-  int n = parts.count(), lanes = 2, quads = a.dv / 4;
+  int n = parts.count(), lanes = 2, quads = a.dv / 4, shares = max(n - 1, 1);
   int units = min(C::ROWS, out.rows - out.row0) * quads;
   int share = blockIdx.y - parts.first;
-  int from = (int64_t)units * share / (n - 1), to = (int64_t)units * (share + 1) / (n - 1);
+  int from = units * share / shares, to = units * (share + 1) / shares;
   while (lanes < n && lanes < 32)
     lanes *= 2;
   if (threadIdx.x == 0)
-    while (load_acquire(arrived) < n)
+    while (load_acquire(arrived) < n && !rehearsal)
       __nanosleep(32);
   __syncthreads();
-  for (int u = from; u < to; u += THREADS / lanes) {
+  for (int u = from; u < to; u += C::THREADS / lanes) {
     int unit = u + threadIdx.x / lanes, row = unit / quads;
     decode_merge_quad<C>(a, out, parts, row, (unit - row * quads) * 4, lanes, unit < to);
   }
   __syncthreads();
   /* the last to have read resets the counter for the next run */
-  if (threadIdx.x == 0 && atomicAdd(arrived, 1) == 2 * n - 2)
+  if (threadIdx.x == 0 && !rehearsal && atomicAdd(arrived, 1) == 2 * n - 2)
     *arrived = 0;
 }
 

@@ -99,7 +99,7 @@ __device__ __forceinline__ void decode_share_q(decode_rows<C> &st, const decode_
                                                unsigned char *to)
 {
   int kv_head = at.head / n.q_tiles, row0 = at.head % n.q_tiles * C::ROWS, lane = threadIdx.x % 32;
-  for (int i = threadIdx.x; i < C::ROWS * C::D / 2; i += THREADS) {
+  for (int i = threadIdx.x; i < C::ROWS * C::D / 2; i += C::THREADS) {
     int row = i / (C::D / 2), pair = i % (C::D / 2), u = pair % 8;
     uint32_t x = 0;
     if (row0 + row < n.sq * a.group && 2 * pair < a.d)

@@ -160,6 +160,22 @@ static int32_t gang_of(const struct attn_problem *p, const struct plan *q)
   return n;
 }
 
+/* Where lengths are the problem's and not in device memory, the cut is too. */
+static void plan_cut(const struct attn_problem *p, struct plan *q)
+{
+  struct decode_args *a = &q->args;
+  int32_t diagonal = a->bottom_right ? a->sk - a->sq : 0, t = q->kernel->tile;
+  int32_t lo = diagonal - a->left, hi = a->sq + diagonal + a->right;
+  lo = lo > 0 ? lo : 0;
+  hi = hi < a->sk ? hi : a->sk;
+  if (p->nruns || p->page)
+    return;
+  a->each = a->heads / a->gang * (hi > lo ? (hi + t - 1) / t - lo / t : 1);
+  int32_t total = a->b * a->each, slices = (int32_t)q->blocks / a->gang;
+  slices = slices < total ? slices : total;
+  a->cut = (struct decode_cut){slices, total / slices, total % slices};
+}
+
 /* Done when this returns, whichever streams the runs will be on. */
 static int zero(void *data, size_t bytes)
 {
@@ -191,7 +207,10 @@ static int prepare(const struct attn_problem *p, const struct attn_device *dev, 
   plan_args(p, q->kernel, &q->args);
   size_t bytes = (size_t)(p->b * q->args.heads) * sizeof(int32_t);
   int status = plan_grid(q, dev);
-  q->args.gang = status ? 1 : gang_of(p, q);
+  if (!status) {
+    q->args.gang = gang_of(p, q);
+    plan_cut(p, q);
+  }
   if (!status && cudaMalloc((void **)&q->args.arrived, bytes))
     status = ATTN_ENOMEM;
   if (!status)

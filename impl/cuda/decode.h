@@ -15,6 +15,12 @@ extern "C" {
 #define DECODE_LIMIT (1 << 29)
 #define DECODE_MIN_TILE 64 /* keys of the smallest tile: the grain of the split */
 
+/* The line of tiles in slices of `even`, the first `rest` of which have one more. The host sees to
+ * it that 31 bits count the tiles. */
+struct decode_cut {
+  int32_t slices, even, rest;
+};
+
 struct decode_args {
   struct attn_tensor q, k, v, o;
   float *lse;
@@ -22,6 +28,8 @@ struct decode_args {
   const float *k_scale, *v_scale; /* of an e4m3 cache */
   int64_t table_stride, total_q;
   int32_t b, sq, sk, hq, hkv, group, d, dv, page;
+  struct decode_cut cut; /* and tiles of each sequence on the line; 0: lengths are on the device */
+  int32_t each;
   int32_t gang;        /* neighbouring heads that as many blocks read side by side */
   int32_t left, right; /* query i sees keys i + diagonal - left ... i + diagonal + right */
   bool bottom_right;   /* diagonal = seqlen_k - seqlen_q, else 0 */
@@ -41,6 +49,7 @@ struct decode_kernel {
   enum attn_kv kv;
   int d;      /* padded head dimension */
   int rows;   /* packed query rows of a tile */
+  int tile;   /* its keys */
   int blocks; /* that the registers let an SM hold */
   int threads;
   size_t smem;
