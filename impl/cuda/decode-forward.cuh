@@ -11,10 +11,6 @@
  * (decode-load.cuh); the warps of a block take turns, each with a softmax of its
  * own (decode-rows.cuh), and are merged at the end of a head (decode-merge.cuh).
  *
- * The code of a head's end is long, runs once or twice, and after so many keys lies in no cache:
- * its instructions would come from DRAM, one after the other, with nothing else left to do.  So a
- * block rehearses it at the start, while its first keys are on their way, and the SM keeps it.
- *
  * Blocks share the work evenly, whatever the lengths (decode-line.cuh): a block sees at most one
  * head that it does not begin and one that it does not finish.  Blocks find their slices from the
  * lengths in device memory, so a captured graph stays right when these change.  A head in several
@@ -32,9 +28,6 @@
 #include "impl/cuda/decode-load.cuh"
 #include "impl/cuda/decode-merge.cuh"
 
-/* Tiles of a slice from which on a rehearsal pays. */
-#define DECODE_REHEARSE 16
-
 /* What a block works on; kept in shared memory, for the main loop needs the registers. */
 template <class C>
 struct decode_place {
@@ -43,13 +36,13 @@ struct decode_place {
   int line; /* the head's first tile on the line */
 };
 
-/* All units of a head that lie in the slice; in a rehearsal none. */
+/* All units of a head that lie in the slice. */
 template <class C>
-__device__ __forceinline__ void
-decode_head(decode_rows<C> &st, const decode_args &a, const decode_cursor<C> &at,
-            decode_loader<C> &loader, decode_view *views, uint32_t ring, int &stage, bool rehearsal)
+__device__ __forceinline__ void decode_head(decode_rows<C> &st, const decode_args &a,
+                                            const decode_cursor<C> &at, decode_loader<C> &loader,
+                                            decode_view *views, uint32_t ring, int &stage)
 {
-  int end = rehearsal ? at.tile : at.end;
+  int end = at.end;
   uint32_t k = decode_k_lane<C>(), v = decode_v_lane<C>();
   decode_begin<C>(st, a, at, views);
   for (int tile = at.tile; tile < end; tile++) {
@@ -63,33 +56,31 @@ decode_head(decode_rows<C> &st, const decode_args &a, const decode_cursor<C> &at
 }
 
 /* Writes what the block has of a head, and merges the head's parts if it is for this block to do.
- * A rehearsal writes to the block's own place in the workspace, nothing that anyone reads. */
+ */
 template <class C>
 __device__ __forceinline__ void decode_leave(const decode_rows<C> &st, const decode_args &a,
                                              const decode_place<C> &place, float *buffer,
-                                             decode_stats<C> &stats, bool rehearsal)
+                                             decode_stats<C> &stats)
 {
   const decode_cursor<C> &at = place.at;
   decode_seq n = decode_sequence<C>(a, at.seq);
   bool begun = at.tile == n.first, ended = at.end == n.first + n.tiles;
   int32_t *arrived = a.arrived + (int64_t)at.seq * a.heads + at.head;
-  int own = part_at(blockIdx.y, blockIdx.x);
-  decode_output<C> out(a, at.seq, at.head, begun && ended && !rehearsal ? -1 : own + begun);
+  decode_output<C> out(a, at.seq, at.head,
+                       begun && ended ? -1 : part_at(blockIdx.y, blockIdx.x) + begun);
   decode_finish<C>(st, a, out, buffer, stats);
   if (out.part < 0)
     return;
   if (threadIdx.x == 0) {
     __threadfence();
-    atomicAdd(arrived, rehearsal ? 0 : 1);
+    atomicAdd(arrived, 1);
   }
-  if (ended && !rehearsal)
+  if (ended)
     return;
   decode_parts parts = {slice_of(place.cut, place.line),
                         slice_of(place.cut, place.line + n.tiles - 1)};
-  if (rehearsal)
-    parts.first = parts.last = blockIdx.y;
-  out.part = rehearsal ? own : -1;
-  decode_merge<C>(a, out, parts, arrived, rehearsal);
+  out.part = -1;
+  decode_merge<C>(a, out, parts, arrived);
 }
 
 template <class C>
@@ -114,18 +105,16 @@ __global__ __launch_bounds__(C::THREADS,
 
   decode_rows<C> st;
   int stage = 0;
-  bool rehearsal = slice.tiles >= DECODE_REHEARSE;
   while (true) {
-    decode_head<C>(st, a, place.at, loader, (decode_view *)buffer, ring, stage, rehearsal);
-    decode_leave<C>(st, a, place, buffer, stats, rehearsal);
-    if (place.at.left == 0 && !rehearsal)
+    decode_head<C>(st, a, place.at, loader, (decode_view *)buffer, ring, stage);
+    decode_leave<C>(st, a, place, buffer, stats);
+    if (place.at.left == 0)
       return;
     __syncthreads();
-    if (threadIdx.x == 0 && !rehearsal) {
+    if (threadIdx.x == 0) {
       place.line += decode_sequence<C>(a, place.at.seq).tiles;
       place.at.turn(a);
     }
-    rehearsal = false;
     __syncthreads();
   }
 }

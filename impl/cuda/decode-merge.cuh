@@ -252,21 +252,19 @@ __device__ __forceinline__ void decode_merge_quad(const decode_args &a, const de
     out.write(a, row, c, y, s.sum > 0 ? s.top + log2f(s.sum) : -CUDART_INF_F);
 }
 
-/* This block's share of the merge: all blocks of the head but the last take one. A rehearsal waits
- * for nobody and counts nothing. */
+/* This block's share of the merge: all blocks of the head but the last take one. */
 template <class C>
 __device__ __forceinline__ void decode_merge(const decode_args &a, const decode_output<C> &out,
-                                             const decode_parts &parts, int32_t *arrived,
-                                             bool rehearsal)
+                                             const decode_parts &parts, int32_t *arrived)
 {
-  int n = parts.count(), lanes = 2, quads = a.dv / 4, shares = max(n - 1, 1);
+  int n = parts.count(), lanes = 2, quads = a.dv / 4, shares = n - 1;
   int units = min(C::ROWS, out.rows - out.row0) * quads;
   int share = blockIdx.y - parts.first;
   int from = units * share / shares, to = units * (share + 1) / shares;
   while (lanes < n && lanes < 32)
     lanes *= 2;
   if (threadIdx.x == 0)
-    while (load_acquire(arrived) < n && !rehearsal)
+    while (load_acquire(arrived) < n)
       __nanosleep(32);
   __syncthreads();
   for (int u = from; u < to; u += C::THREADS / lanes) {
@@ -275,7 +273,7 @@ __device__ __forceinline__ void decode_merge(const decode_args &a, const decode_
   }
   __syncthreads();
   /* the last to have read resets the counter for the next run */
-  if (threadIdx.x == 0 && !rehearsal && atomicAdd(arrived, 1) == 2 * n - 2)
+  if (threadIdx.x == 0 && atomicAdd(arrived, 1) == 2 * n - 2)
     *arrived = 0;
 }
 
