@@ -33,7 +33,7 @@ template <class C>
 struct decode_place {
   decode_cursor<C> at; /* its tile is the first of the head in the slice */
   decode_cut cut;
-  int line; /* the head's first tile on the line */
+  int line; /* where the head begins on the line */
 };
 
 /* All units of a head that lie in the slice. */
@@ -77,8 +77,8 @@ __device__ __forceinline__ void decode_leave(const decode_rows<C> &st, const dec
   }
   if (ended)
     return;
-  decode_parts parts = {slice_of(place.cut, place.line),
-                        slice_of(place.cut, place.line + n.tiles - 1)};
+  int first = place.line + DECODE_TOLL;
+  decode_parts parts = {slice_of(place.cut, first), slice_of(place.cut, first + n.tiles - 1)};
   out.part = -1;
   decode_merge<C>(a, out, parts, arrived);
 }
@@ -112,7 +112,7 @@ __global__ __launch_bounds__(C::THREADS,
       return;
     __syncthreads();
     if (threadIdx.x == 0) {
-      place.line += decode_sequence<C>(a, place.at.seq).tiles;
+      place.line += decode_sequence<C>(a, place.at.seq).length();
       place.at.turn(a);
     }
     __syncthreads();

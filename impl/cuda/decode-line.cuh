@@ -3,10 +3,12 @@
  * decode-line.cuh - cuda/decode: who reads which keys.
  *
  * All tiles of keys of all heads of all sequences form one line, which is cut into equal slices.
- * A gang of blocks, a row of the grid, takes a slice together: where a line's entry is a tile of a
- * set of neighbouring heads, each block of the gang has one of these.  Blocks of a gang move at one
- * pace, and what they read lies side by side in memory (rows of neighbouring heads do), which DRAM
- * rewards: it opens a row once for all of them.
+ * Before its tiles each head has on the line a toll, as many tiles as it costs to begin and end a
+ * head: else the blocks with many short heads would be the last ones. A gang of blocks, a row of
+ * the grid, takes a slice together: where a line's entry is a tile of a set of neighbouring heads,
+ * each block of the gang has one of these.  Blocks of a gang move at one pace, and what they read
+ * lies side by side in memory (rows of neighbouring heads do), which DRAM rewards: it opens a row
+ * once for all of them.
  */
 #ifndef IMPL_CUDA_DECODE_LINE_CUH
 #define IMPL_CUDA_DECODE_LINE_CUH
@@ -46,6 +48,12 @@ struct decode_seq {
   int q_tiles, heads;   /* tiles of packed queries; KV heads times those */
   int first, tiles;     /* of the keys that its queries see; at least one, were it empty */
   int64_t q_row, k_row; /* where it starts in packed tensors */
+
+  /* Of a head, on the line. */
+  __device__ __forceinline__ int length() const
+  {
+    return DECODE_TOLL + tiles;
+  }
 };
 
 template <class C>
@@ -92,9 +100,9 @@ __device__ __forceinline__ int slice_of(const decode_cut &cut, int tile)
 /* A block's slice. */
 struct decode_slice {
   decode_cut cut;
-  int at;          /* first tile on the line of the head that the slice begins in */
+  int at;          /* where the head that the slice begins in begins on the line */
   int seq, head;   /* that head */
-  int skip, tiles; /* tiles of it before the slice; tiles of the slice */
+  int skip, tiles; /* how far in it the slice begins; the slice's length, 0: no tile in it */
 };
 
 /* Sums of x over the threads before this one, and over all. */
@@ -127,7 +135,7 @@ __device__ __forceinline__ int tiles_of(const decode_args &a, int s)
   if (s >= a.b)
     return 0;
   decode_seq n = decode_sequence<C>(a, s);
-  return n.heads / a.gang * n.tiles;
+  return n.heads / a.gang * n.length();
 }
 
 /* The slice's tiles, and with equal lengths, which the host knows, the sequence that it begins in.
@@ -192,10 +200,12 @@ __device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, in
   if (s.tiles == 0)
     return s;
   decode_seq n = decode_sequence<C>(a, s.seq);
-  int set = (start - s.at) / n.tiles;
+  int set = (start - s.at) / n.length();
   s.head = set * a.gang + blockIdx.x;
-  s.at += set * n.tiles;
+  s.at += set * n.length();
   s.skip = start - s.at;
+  if (s.skip + s.tiles <= DECODE_TOLL)
+    s.tiles = 0;
   return s;
 }
 
@@ -207,16 +217,17 @@ template <class C>
 struct decode_cursor {
   int seq, head;
   int tile, end; /* of the head: [tile, end) is left of it in this slice */
-  int left;      /* tiles of the slice after those */
+  int left;      /* of the slice after those and the next toll */
 
   __device__ __forceinline__ decode_cursor(const decode_args &a, const decode_slice &s)
   {
     seq = s.seq;
     head = s.head;
     decode_seq n = decode_sequence<C>(a, seq);
-    tile = n.first + s.skip;
-    end = min(n.first + n.tiles, tile + s.tiles);
-    left = s.tiles - (end - tile);
+    int until = min(n.tiles, s.skip + s.tiles - DECODE_TOLL);
+    tile = n.first + max(0, s.skip - DECODE_TOLL);
+    end = n.first + until;
+    left = max(0, s.skip + s.tiles - n.length() - DECODE_TOLL);
   }
 
   __device__ __forceinline__ bool done() const
@@ -237,7 +248,7 @@ struct decode_cursor {
     }
     tile = n.first;
     end = tile + min(n.tiles, left);
-    left -= end - tile;
+    left = max(0, left - n.length());
   }
 };
 

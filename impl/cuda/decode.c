@@ -65,7 +65,7 @@ static const char *refuse_sizes(const struct attn_problem *p)
   double rows = (double)p->b * (double)p->hq * (double)p->sq;
   if (rows > INT32_MAX)
     return "more than 2^31 query rows";
-  if (rows * ((double)p->sk / DECODE_MIN_TILE + 1) > INT32_MAX)
+  if (rows * ((double)p->sk / DECODE_MIN_TILE + 1 + DECODE_TOLL) > INT32_MAX)
     return "more than 2^31 tiles of keys";
   return NULL;
 }
@@ -170,7 +170,7 @@ static void plan_cut(const struct attn_problem *p, struct plan *q)
   hi = hi < a->sk ? hi : a->sk;
   if (p->nruns || p->page)
     return;
-  a->each = a->heads / a->gang * (hi > lo ? (hi + t - 1) / t - lo / t : 1);
+  a->each = a->heads / a->gang * (DECODE_TOLL + (hi > lo ? (hi + t - 1) / t - lo / t : 1));
   int32_t total = a->b * a->each, slices = (int32_t)q->blocks / a->gang;
   slices = slices < total ? slices : total;
   a->cut = (struct decode_cut){slices, total / slices, total % slices};

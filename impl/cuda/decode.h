@@ -14,6 +14,7 @@ extern "C" {
 /* Lengths stay below this, so that row + offset never overflows 32 bits; also "unlimited". */
 #define DECODE_LIMIT (1 << 29)
 #define DECODE_MIN_TILE 64 /* keys of the smallest tile: the grain of the split */
+#define DECODE_TOLL 2      /* tiles that the beginning and the end of a head cost a block */
 
 /* The line of tiles in slices of `even`, the first `rest` of which have one more. The host sees to
  * it that 31 bits count the tiles. */
