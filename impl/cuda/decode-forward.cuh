@@ -8,8 +8,8 @@
  * The queries of all heads that share a KV head are packed into rows, row i*group + g for query i
  * of the g-th head, so that K and V are read once.  Decode lives on bytes in flight: a warp streams
  * units of 8 KB through a ring of its own in shared memory and never waits for another warp
- * (decode-load.cuh); the warps of a block take turns, each with a softmax of its
- * own (decode-rows.cuh), and are merged at the end of a head (decode-merge.cuh).
+ * (decode-load.cuh); the warps of a block take turns, each with a softmax of its own
+ * (decode-rows.cuh), and are merged at the end of a head (decode-merge.cuh).
  *
  * Blocks share the work evenly, whatever the lengths (decode-line.cuh): a block sees at most one
  * head that it does not begin and one that it does not finish.  Blocks find their slices from the
@@ -21,6 +21,36 @@
  * operand while its sum is taken unrounded, a row's maximum moves when it grew by more than 8
  * (log2); partial results in fp32.  The scale of an e4m3 cache's keys is a factor of the scores,
  * that of its values a factor of O.
+ *
+ * Variants (registers on sm_90, none spills; shared memory of a block; a unit is K and V of
+ * `keys`):
+ *
+ *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
+ *   16 bit        64  8 16 32      4    16       4   73               3  96 109 168
+ *   16 bit       128        8      4    16       3  112               2  128
+ *   16 bit       128    16 32      8    16       3  226               1  177 242
+ *   16 bit       256     8 16      4    16       3  225               1  200 244
+ *   e4m3         128        8      8    32       3  225               1  166
+ *   e4m3         128    16 32      8    16       6  226               1  187 243
+ *   e4m3         256     8 16      4    16       6  225               1  216 248
+ *
+ * What the steps gave on an H200 (bf16, head dim 128, 32 on 8 heads unless said; GB/s of keys and
+ * values, cold, each line one sitting; reading alone 4575 to 4650):
+ *
+ *   queries on the narrow side, regular rows by one address, gangs: 16 x 8k 3989 -> 4106, in pages
+ * of 16 3759 -> 4007, ragged 3553 -> 4085; of that the gangs 4012 -> 4131 (1 x 128k, pages of 16)
+ *     and 3888 -> 4171 (head dim 64)
+ *   eight warps and Q in shared memory for 16 and 32 rows: one KV head 2608 -> 3277 (2090 before
+ *     all), 16 queries a sequence 1493 -> 2459
+ *   the cut from the host: 16 x 8k 4065 -> 4222, 64 x 2k 4156 -> 4264, 1 x 128k 4258 -> 4308 (all
+ *     steps so far against none)
+ *
+ * The loop itself runs at the speed of reading alone. What is lost is 2.5 us before the first copy
+ * and 5 us after the last: 1.7 to merge the warps, 0.7 to announce a part, 3 to merge the parts.
+ * Without gain: a plain launch for the cooperative one (0.0 us), L2 prefetch of 256 bytes (-3 %),
+ * computing before the next copy (0), running a head's end once at the start to have its code at
+ * hand (-2 to -5 %), K and V by one loop (0, irregular pages -9 %), eight warps for eight rows (16
+ * x 8k +3 %, 1 x 128k in pages -4 %, ragged -12 %).
  */
 #ifndef IMPL_CUDA_DECODE_FORWARD_CUH
 #define IMPL_CUDA_DECODE_FORWARD_CUH
