@@ -44,13 +44,14 @@
  *     all), 16 queries a sequence 1493 -> 2459
  *   the cut from the host: 16 x 8k 4065 -> 4222, 64 x 2k 4156 -> 4264, 1 x 128k 4258 -> 4308 (all
  *     steps so far against none)
+ *   a toll of two tiles a head: ragged 4061 -> 4167, in pages of 16 3837 -> 4072
  *
  * The loop itself runs at the speed of reading alone. What is lost is 2.5 us before the first copy
  * and 5 us after the last: 1.7 to merge the warps, 0.7 to announce a part, 3 to merge the parts.
  * Without gain: a plain launch for the cooperative one (0.0 us), L2 prefetch of 256 bytes (-3 %),
  * computing before the next copy (0), running a head's end once at the start to have its code at
  * hand (-2 to -5 %), K and V by one loop (0, irregular pages -9 %), eight warps for eight rows (16
- * x 8k +3 %, 1 x 128k in pages -4 %, ragged -12 %).
+ * x 8k +2 %, in pages of 16 -1 to -3 %).
  */
 #ifndef IMPL_CUDA_DECODE_FORWARD_CUH
 #define IMPL_CUDA_DECODE_FORWARD_CUH
