@@ -24,7 +24,7 @@ struct tour {
 };
 static const struct tour tours[] = {
     {"cpu", "zoo", "zoo-laws", NULL, 20, 0},
-    {"cuda", "zoo-cuda", "zoo-cuda-laws", " normal falling ", 8, 2},
+    {"cuda", "zoo-cuda", "zoo-cuda-laws", " normal falling ", 4, 2},
 };
 
 /* ---- loading --------------------------------------------------------------------------------- */
