@@ -93,6 +93,7 @@ cli_tests = \
   tests/cli/run.sh \
   tests/cli/format.sh \
   tests/cli/streams.sh \
+  tests/cli/twins.sh \
   tests/cli/gate.sh \
   tests/cli/gate-record.sh \
   tests/cli/isolation.sh \

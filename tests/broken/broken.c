@@ -138,8 +138,24 @@ BROKEN(leaks, "leaks", kept_prepare, run_leak, nothing);
 BROKEN(fair, "works", kept_prepare, run_fair, nothing);
 BROKEN(slow, "works, in 0.1 s", kept_prepare, run_slow, nothing);
 
+/* Both are right, and say whose bits they have: one truly. */
+#define TWIN(id, of)                                                             \
+  static const struct attn_impl id = {.abi = ATTN_ABI,                           \
+                                      .name = "twin/" #id,                       \
+                                      .device = ATTN_CPU,                        \
+                                      .summary = "says that it has bits of " of, \
+                                      .provenance = "made for the tests",        \
+                                      .unsupported = honest_unsupported,         \
+                                      .prepare = kept_prepare,                   \
+                                      .run = run_fair,                           \
+                                      .finish = kept_finish,                     \
+                                      .twin = of}
+TWIN(of_fair, "broken/fair");
+TWIN(of_naive, "cpu/naive");
+
 static const struct attn_impl *const impls[] = {
-    &segv,          &segv_later,     &hangs,       &hangs_later,   &exits, &aborts, &errs,
-    &prepare_hangs, &prepare_aborts, &prepare_oom, &asks_too_much, &leaks, &fair,   &slow};
+    &segv, &segv_later,    &hangs,          &hangs_later, &exits,         &aborts,
+    &errs, &prepare_hangs, &prepare_aborts, &prepare_oom, &asks_too_much, &leaks,
+    &fair, &slow,          &of_fair,        &of_naive};
 
 const struct attn_plugin attn_plugin = {ATTN_ABI, sizeof impls / sizeof *impls, impls};
