@@ -83,10 +83,13 @@ libattnbench_a_SOURCES += \
   impl/cuda/flash-sm90.h \
   impl/cuda/flash-sm90-d64.cu \
   impl/cuda/flash-sm90-d64-options.cu \
+  impl/cuda/flash-sm90-d64-paged.cu \
   impl/cuda/flash-sm90-d128.cu \
   impl/cuda/flash-sm90-d128-options.cu \
+  impl/cuda/flash-sm90-d128-paged.cu \
   impl/cuda/flash-sm90-d256.cu \
   impl/cuda/flash-sm90-d256-options.cu \
+  impl/cuda/flash-sm90-d256-paged.cu \
   impl/cuda/flash-sm90-schedule.cu \
   impl/cuda/mma.cuh \
   impl/cuda/naive.c \
@@ -118,10 +121,13 @@ cuda_objects += \
   impl/cuda/flash-bwd-sm90-d256-twopass.o \
   impl/cuda/flash-sm90-d64.o \
   impl/cuda/flash-sm90-d64-options.o \
+  impl/cuda/flash-sm90-d64-paged.o \
   impl/cuda/flash-sm90-d128.o \
   impl/cuda/flash-sm90-d128-options.o \
+  impl/cuda/flash-sm90-d128-paged.o \
   impl/cuda/flash-sm90-d256.o \
   impl/cuda/flash-sm90-d256-options.o \
+  impl/cuda/flash-sm90-d256-paged.o \
   impl/cuda/flash-sm90-schedule.o \
   impl/cuda/naive-rows.o \
   impl/cuda/rope-kernels.o

@@ -40,6 +40,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/zoo-cuda-decode.suite \
   profiles/suites/zoo-cuda-large.suite \
   profiles/suites/zoo-cuda-rope.suite \
+  profiles/suites/zoo-cuda-lost.suite \
   profiles/suites/zoo-cuda-laws.suite \
   profiles/suites/zoo-laws.suite
 # The gate itself, measured: build-aux/prove.

@@ -7,18 +7,15 @@
 #include "impl/cuda/flash-sm90.cuh"
 
 /* Turns gain where row blocks are short, and cost a little where they are long. */
-enum {
-  SHORT_SK = 1024,
-  LONG_FLAGS = SM90_QREG | SM90_GUARD,
-  SHORT_FLAGS = LONG_FLAGS | SM90_TURNS,
-};
+enum { SHORT_SK = 1024 };
+
+template <class T, int FLAGS>
+using cfg = sm90_cfg<T, 128, 128, 2, 128, 3, 1, 40, 232, SM90_QREG | SM90_GUARD | FLAGS>;
 
 extern "C" const sm90_kernel attn_flash_sm90_d128[] = {
-    sm90_row<sm90_cfg<__nv_bfloat16, 128, 128, 2, 128, 2, 1, 40, 232, SHORT_FLAGS>>("128x128 turns",
-                                                                                    SHORT_SK),
-    sm90_row<sm90_cfg<__half, 128, 128, 2, 128, 2, 1, 40, 232, SHORT_FLAGS>>("128x128 turns",
-                                                                             SHORT_SK),
-    sm90_row<sm90_cfg<__nv_bfloat16, 128, 128, 2, 128, 2, 1, 40, 232, LONG_FLAGS>>("128x128"),
-    sm90_row<sm90_cfg<__half, 128, 128, 2, 128, 2, 1, 40, 232, LONG_FLAGS>>("128x128"),
+    sm90_row<cfg<__nv_bfloat16, SM90_TURNS>>("128x128 turns", SHORT_SK),
+    sm90_row<cfg<__half, SM90_TURNS>>("128x128 turns", SHORT_SK),
+    sm90_row<cfg<__nv_bfloat16, 0>>("128x128"),
+    sm90_row<cfg<__half, 0>>("128x128"),
     {},
 };

@@ -17,7 +17,7 @@ static __device__ void each_block(const sm90_params &p, int km, int kn, F f)
 {
   const int most = (p.sk + kn - 1) / kn;
   for (int seq = threadIdx.x / 32; seq < p.b; seq += THREADS / 32) {
-    const int sq = p.cu_q[seq + 1] - p.cu_q[seq], sk = p.cu_k[seq + 1] - p.cu_k[seq];
+    const int sq = p.cu_q[seq + 1] - p.cu_q[seq], sk = sm90_length(p, seq);
     for (int m0 = threadIdx.x % 32 * km; m0 < sq; m0 += 32 * km) {
       const int2 n = sm90_keys(p, m0, sq, sk, km, kn);
       const int size = (int)((int64_t)(n.y - n.x) * (BUCKETS - 1) / max(most, 1));

@@ -14,7 +14,8 @@
 #include "impl/cuda/tensor-map.h"
 #include "impl/dropout.h"
 
-/* Head of the workspace: the claim counter, the number of items.  The items follow. */
+/* Head of the workspace: the claim counter, the number of items, whether rows were lost.  The items
+ * follow. */
 #define WORKSPACE_HEAD 256
 /* K and V of the heads that are scheduled together: half of a Hopper's L2, the rest is for Q, O. */
 #define SECTION_BYTES (32 << 20)
@@ -24,12 +25,14 @@ static const struct sm90_kernel *choose(const struct attn_problem *p)
   static const struct sm90_kernel *const tables[] = {
       attn_flash_sm90_d64,         attn_flash_sm90_d128,         attn_flash_sm90_d256,
       attn_flash_sm90_d64_options, attn_flash_sm90_d128_options, attn_flash_sm90_d256_options,
+      attn_flash_sm90_d64_paged,   attn_flash_sm90_d128_paged,   attn_flash_sm90_d256_paged,
   };
   bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     for (const struct sm90_kernel *k = tables[i]; k->func; k++)
-      if (k->dtype == p->dtype && k->score == score && k->drop == drop && p->d <= k->d &&
-          p->dv <= k->dv && (!k->most_sk || p->sk <= k->most_sk))
+      if (k->dtype == p->dtype && k->score == score && k->drop == drop &&
+          k->paged == (p->page > 0) && p->d <= k->d && p->dv <= k->dv &&
+          (!k->most_sk || p->sk <= k->most_sk) && (!k->masked || p->mask != ATTN_MASK_NONE))
         return k;
   return NULL;
 }
@@ -49,8 +52,12 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "head dim above 256";
   if (p->d % 8 || p->dv % 8)
     return "head dim must be a multiple of 8 (16-byte rows)";
-  if (p->page)
-    return "paged KV needs a paged kernel";
+  if (p->page % 8)
+    return "pages must be multiples of 8 tokens (swizzled tiles)";
+  if (p->page > SM90_UNLIMITED)
+    return "pages of more than 2^29 tokens";
+  if (p->page && (p->softcap > 0 || p->alibi || p->dropout_p > 0))
+    return "paged KV without softcap, ALiBi and dropout only";
   if (p->scale < 0)
     return "a negative scale turns the maximum into a minimum";
   if (p->sq >= SM90_UNLIMITED / 2 || p->sk >= SM90_UNLIMITED / 2)
@@ -119,6 +126,17 @@ static int64_t section_heads(const struct attn_problem *p, bool equal)
   return n * group < heads ? n * group : heads;
 }
 
+/* The largest box that neither a page nor a tile cuts. */
+static int32_t box_rows(int64_t page, int64_t kn)
+{
+  while (page) {
+    int64_t rest = kn % page;
+    kn = page;
+    page = rest;
+  }
+  return (int32_t)kn;
+}
+
 static void plan_options(const struct attn_problem *p, struct sm90_params *a)
 {
   double scale = attn_problem_scale(p);
@@ -159,6 +177,8 @@ bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device
   a->dv = (int32_t)p->dv;
   a->blocks = (int32_t)ceil_div(p->sq, k->km);
   a->section = (int32_t)section_heads(p, equal);
+  a->page = (int32_t)p->page;
+  a->box = box_rows(p->page, k->kn);
   a->c = (float)(attn_problem_scale(p) * M_LOG2E);
   a->lse_sb = plan->ragged ? 0 : p->hq * p->sq;
   a->lse_sh = plan->ragged ? plan->total_q : p->sq;
@@ -178,6 +198,15 @@ static int encode(CUtensorMap *map, const struct sm90_plan *plan, const struct a
   return attn_map_encode(map, t, &s, box_rows);
 }
 
+static int encode_kv(CUtensorMap *map, const struct sm90_plan *plan, const struct attn_tensor *t,
+                     int64_t width)
+{
+  const struct sm90_params *a = &plan->params;
+  if (a->page)
+    return attn_map_encode_pages(map, t, plan->dtype, width, plan->hkv, a->page, a->box);
+  return encode(map, plan, t, width, plan->hkv, a->sk, plan->total_k, plan->kernel->kn);
+}
+
 /* ---- enqueueing ----------------------------------------------------------------------------- */
 
 static int schedule(const struct sm90_plan *plan, const struct attn_args *args,
@@ -185,6 +214,8 @@ static int schedule(const struct sm90_plan *plan, const struct attn_args *args,
 {
   int32_t *head = args->workspace;
   a->counter = plan->dynamic ? head : NULL;
+  a->lost = plan->kernel->careful ? head + 2 : NULL;
+  a->token = plan->token;
   if (plan->ragged) {
     a->cu_q = args->cu_seqlens_q;
     a->cu_k = args->cu_seqlens_k;
@@ -197,7 +228,7 @@ static int schedule(const struct sm90_plan *plan, const struct attn_args *args,
   return ATTN_OK;
 }
 
-int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args *args,
+int attn_flash_sm90_launch(struct sm90_plan *plan, const struct attn_args *args,
                            cudaStream_t stream)
 {
   const struct sm90_kernel *k = plan->kernel;
@@ -222,14 +253,22 @@ int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args 
   a.o_ss = args->o.ss;
   a.o_sh = args->o.sh;
   a.lse = args->lse;
+  plan->token++;
+  a.block_table = args->block_table;
+  a.table_stride = args->block_table_stride;
+  a.seqlens_k = args->seqlens_k;
   if ((st = encode(&q, plan, &args->q, plan->d, a.hq, a.sq, plan->total_q, k->km)) ||
-      (st = encode(&key, plan, &args->k, plan->d, plan->hkv, a.sk, plan->total_k, k->kn)) ||
-      (st = encode(&v, plan, &args->v, a.dv, plan->hkv, a.sk, plan->total_k, k->kn)) ||
-      (st = schedule(plan, args, &a, stream)))
+      (st = encode_kv(&key, plan, &args->k, plan->d)) ||
+      (st = encode_kv(&v, plan, &args->v, a.dv)) || (st = schedule(plan, args, &a, stream)))
     return st;
   dim3 grid = {(unsigned)plan->grid, 1, 1}, block = {(unsigned)k->threads, 1, 1};
   void *params[] = {&q, &key, &v, &a};
-  return cudaLaunchKernel(k->func, grid, block, params, k->smem, stream) ? ATTN_EDEVICE : ATTN_OK;
+  if (cudaLaunchKernel(k->func, grid, block, params, k->smem, stream))
+    return ATTN_EDEVICE;
+  a.counter = NULL; /* spent */
+  return k->careful && cudaLaunchKernel(k->careful, grid, block, params, k->smem, stream)
+             ? ATTN_EDEVICE
+             : ATTN_OK;
 }
 
 /* ---- the descriptor ------------------------------------------------------------------------- */
@@ -250,7 +289,10 @@ static int fill(const struct attn_problem *p, const struct attn_device *dev, str
     return attn_flash_bwd_sm90_plan(p, dev, attn_flash_bwd_sm90_choose(p), &q->backward);
   k = choose(p);
   attn_flash_sm90_plan(p, dev, k, &q->forward);
-  return cudaFuncSetAttribute(k->func, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)
+  return cudaFuncSetAttribute(k->func, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem) ||
+                 (k->careful &&
+                  cudaFuncSetAttribute(k->careful, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       k->smem))
              ? ATTN_EDEVICE
              : ATTN_OK;
 }

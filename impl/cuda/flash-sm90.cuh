@@ -16,11 +16,17 @@
  * apply.  Tiles start at the right end with the longest rows first, in sections of heads whose K
  * and V stay in L2.
  *
+ * A paged cache: the producer loads a tile of keys box by box, a box being the rows that a page and
+ * a tile have in common (their greatest common divisor, 8 at least: a swizzle's period), and looks
+ * the next page up while TMA loads from the present one.  Slots behind the end of a sequence lie
+ * outside the map and become zeros, entries behind the end of the table's row are not read.
+ *
  * head_dim  tile     stages  registers           shared memory  what else
- *      64   192x128  3       32 / 160 (3 groups)      147,776   SM90_TURNS, SM90_EARLY, two Q slots
- *     128   128x128  2       40 / 232                 164,128   SM90_QREG, SM90_GUARD; up to 1024
- *                                                               keys SM90_TURNS, too
- *     256   128x80   2       40 / 232                 229,664   SM90_GUARD
+ *      64   192x128  3       32 / 160 (3 groups)      147,776   SM90_TURNS, SM90_TWICE, two Q slots
+ *     128   128x128  3       40 / 232                 229,696   SM90_QREG, SM90_GUARD; up to 1024
+ *                                                               keys SM90_TURNS, too; paged
+ *                                                               SM90_TWICE, 56 / 224
+ *     256   128x80   2       40 / 232                 229,664   SM90_GUARD; paged SM90_TWICE
  *
  * What the steps gained, H200, bf16, rested, medians, TFLOP/s full / causal (16,384 tokens, 2048
  * columns).  At 8192, from three runs:
@@ -32,36 +38,46 @@
  *   SM90_EARLY, two stages, uniform descriptors           533 / 495  740 / 710      -
  *   SM90_EARLY, three stages, SM90_TURNS                  531 / 501      -          -
  *   cuDNN 9.14                                            556 / 502  677 / 621  741 / 623
- * At all lengths, in one run:
+ * At all lengths, lines between rules in one run (of several, entries take turns; who comes first
+ * gains up to 1.5 %):
  *                                       512         2048         8192         16384
- *   d = 64   across row blocks       317 / 195    459 / 362    532 / 491    537 / 518
- *            EARLY, 2 stages         314 / 193    460 / 366    533 / 495    543 / 522
- *            TURNS, EARLY, 3 stages  360 / 209    478 / 390    531 / 501    539 / 521   ships
- *            cuDNN                   367 / 213    505 / 393    556 / 502    565 / 532
- *   d = 128  QREG, GUARD             491 / 311    691 / 583    752 / 733    765 / 762   ships
- *            uniform descriptors     505 / 313    695 / 586    751 / 730    764 / 760
- *            TURNS                   512 / 316    690 / 582    742 / 723    754 / 750   to 1024
- *            EARLY                   454 / 290    664 / 545    740 / 710    756 / 749
- *            cuDNN                   510 / 335    634 / 520    677 / 621    683 / 637
+ *   d = 64   TURNS, EARLY               355 / 207    471 / 386    525 / 495    531 / 516
+ *            maximum in four chains     362 / 209    488 / 397    544 / 511    546 / 533
+ *            cuDNN                      345 / 208    502 / 383    552 / 499    562 / 531
+ *            --
+ *            TURNS, EARLY, TWICE        369 / 200    527 / 405    599 / 550    606 / 578
+ *            TURNS, TWICE               369 / 201    524 / 402    592 / 544    598 / 574  ships
+ *            cuDNN                      377 / 213    500 / 390    552 / 503    563 / 529
+ *   d = 128  two stages                 475 / 300    667 / 563    735 / 721    746 / 753
+ *            three stages               508 / 310    691 / 579    752 / 726    761 / 757  ships
+ *            three stages, TURNS        511 / 315    684 / 572    742 / 713    751 / 744  to 1024
+ *            cuDNN                      491 / 302    627 / 502    677 / 613    683 / 637
  *
  * What lost, at 8192 (reasons that were not measured have a question mark):
- *   d = 64, TURNS and EARLY with two stages: 525 / 484, spills
  *   d = 64, across row blocks with turns: 521 / 490; with three stages, too: 503 / 475
- *   d = 64, two groups: 128x192 with GUARD 495 / 471, 128x128 453 / 449 (fewer warps to overlap?)
- *   d = 64, three groups with GUARD: sm90_again spills 156 bytes or more at 160 registers
- *   d = 64, some exponentials by polynomial: 377 to 488 (more instructions to issue?)
- *   ex2.f16x2: 16 cycles a warp instruction, ex2.f32 8, so the rate is the same
- *   d = 128, 128x176 with Q in shared memory: 738 / 711; at 512 causal 260 against 308 (wide
- * masks?) counters that the last CTA zeroes instead of a memset: 290 against 291 at 512 causal, d =
- * 128
+ *   d = 64, two groups: 128x192 with GUARD 495 / 471, 128x128 453 / 449
+ *   d = 64, P through shared memory: 444 / 421, 192 keys 456 / 434 with spills
+ *   d = 64, S twice, the next step's Q K^T before softmax: two groups of 128 keys 438 / 435, three
+ * of 80 445 / 424, three of 64 416 / 395 d = 64 with GUARD: sm90_again spills 88 bytes or more at
+ * 160 registers, from shared memory, too d = 64, some exponentials by polynomial: 377 to 488 (more
+ * instructions to issue?) ex2.f16x2: 16 cycles a warp instruction, ex2.f32 8, so the rate is the
+ * same d = 128, 128x176 with Q in shared memory: 738 / 711; at 512 causal 260 against 308 counters
+ * that the last CTA zeroes instead of a memset: 290 against 291 at 512 causal, d = 128
  *
- * Where d = 64 spends its time: a round of three steps takes some 2780 cycles (533 TFLOP/s at 1788
- * MHz), of which the tensor core needs 1536 and the exponentials 1536; neither is the bound by
- * itself.  Time stamps (in EARLY with two stages; they stretch a step to 3255): softmax 1870, issue
- * 430, K 335, pack 195, S 150, O 90.  The groups are not in lockstep, their steps start 540 and
- * 2230 cycles apart; P V is long done when softmax ends; softmax takes 3.6 times what its own
- * exponentials do (512), with 1.7 groups in it on average.  A row block's end costs 930 cycles more
- * than two steps.
+ * Where d = 64 spends its time, in cycles a step of a warpgroup, of roles alone in one SM: softmax
+ * of one, two, three groups 776, 1106, 1594 (512 a group are the exponentials' bound), Q K^T and P
+ * V 588, of three groups 1535 (their bound); one group's products beside two groups' softmax 700
+ * and 1339.  Three groups that do all of it, without loads, masks and barriers: 2304 a round, in
+ * turns or not, which at 1755 MHz were 632 TFLOP/s.
+ *
+ * Pages, against the same problem contiguous (32 heads on 8, 1024 queries on 8192 keys, causal):
+ *                                    8     16     64    128
+ *   d = 128  one thread loads      .26    .44    .87    .94
+ *            four threads          .36    .59    .85    .85
+ *   d = 64   one thread              -    .53      -    .95
+ *            four threads            -    .64      -    .91
+ * A box costs its thread some 300 cycles (the divisions by the page share a pipe with the
+ * exponentials?).
  *
  * Accumulator of a warpgroup: thread lane of warp w holds rows 16w + lane/4 and that + 8, columns
  * 8j + 2(lane%4) + {0,1}, at [4j + 2*half + {0,1}].
@@ -79,12 +95,14 @@
 #define SM90_BOXES 4 /* mailbox slots, a power of two */
 
 enum {
-  SM90_QREG = 1,   /* Q as register fragments instead of shared-memory operands */
-  SM90_GUARD = 2,  /* no row maximum where there is no mask: the sums tell when it was needed */
-  SM90_TURNS = 4,  /* warpgroups take turns to issue; descriptors in uniform registers */
-  SM90_EARLY = 8,  /* the next row block's first Q K^T is issued before this one's O is stored */
-  SM90_SCORE = 16, /* softcap, ALiBi */
-  SM90_DROP = 32,  /* dropout */
+  SM90_QREG = 1,    /* Q as register fragments instead of shared-memory operands */
+  SM90_GUARD = 2,   /* no row maximum where there is no mask: the sums tell when it was needed */
+  SM90_TURNS = 4,   /* warpgroups take turns to issue; descriptors in uniform registers */
+  SM90_EARLY = 8,   /* the next row block's first Q K^T is issued before this one's O is stored */
+  SM90_SCORE = 16,  /* softcap, ALiBi */
+  SM90_DROP = 32,   /* dropout */
+  SM90_PAGED = 64,  /* K and V in pages */
+  SM90_TWICE = 128, /* SM90_GUARD, but lost rows have a kernel without it do everything again */
 };
 
 template <class T_, int D_, int DV_, int WGS_, int KN_, int STAGES_, int QSTAGES_, int PREGS_,
@@ -93,10 +111,11 @@ struct sm90_cfg {
   typedef T_ T;
   static constexpr int D = D_, DV = DV_, WGS = WGS_, KM = 64 * WGS_, KN = KN_;
   static constexpr int STAGES = STAGES_, QSTAGES = QSTAGES_, PREGS = PREGS_, CREGS = CREGS_;
-  static constexpr bool QREG = FLAGS_ & SM90_QREG, GUARD = FLAGS_ & SM90_GUARD;
+  static constexpr bool QREG = FLAGS_ & SM90_QREG, GUARD = FLAGS_ & (SM90_GUARD | SM90_TWICE);
   static constexpr bool TURNS = FLAGS_ & SM90_TURNS, EARLY = FLAGS_ & SM90_EARLY;
   static constexpr bool SCORE = FLAGS_ & SM90_SCORE, DROP = FLAGS_ & SM90_DROP;
-  static constexpr int THREADS = 128 * (WGS + 1);
+  static constexpr bool PAGED = FLAGS_ & SM90_PAGED, TWICE = FLAGS_ & SM90_TWICE;
+  static constexpr int THREADS = 128 * (WGS + 1), FEEDERS = PAGED ? 4 : 1; /* producer threads */
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, V_BYTES = KN * DV * 2;
   static constexpr int Q0 = 0, K0 = Q0 + QSTAGES * Q_BYTES, V0 = K0 + STAGES * K_BYTES;
   static constexpr int BARS = V0 + STAGES * V_BYTES;
@@ -108,6 +127,7 @@ struct sm90_cfg {
   static constexpr int BOX = (BOX_EMPTY + 8 * SM90_BOXES + 31) / 32 * 32;
   static constexpr int SMEM = BOX + 32 * SM90_BOXES;
   static_assert(D % 64 == 0 && DV % 64 == 0 && KN % 16 == 0 && SMEM <= 232448, "tile");
+  static_assert(TWICE || !(GUARD && PAGED), "keys are made again from contiguous memory");
   static_assert(!(GUARD && SCORE), "the score is made anew from Q and K alone");
 };
 
@@ -154,6 +174,12 @@ SM90_DEV int sm90_shift(const sm90_params &p, int sq, int sk)
   return p.topleft ? 0 : sk - sq;
 }
 
+/* Keys of a sequence of a ragged batch. */
+SM90_DEV int sm90_length(const sm90_params &p, int seq)
+{
+  return p.seqlens_k ? p.seqlens_k[seq] : p.cu_k[seq + 1] - p.cu_k[seq];
+}
+
 /* Half-open range of the key tiles that any of the rows m0 .. m0 + km - 1 sees. */
 SM90_DEV int2 sm90_keys(const sm90_params &p, int m0, int sq, int sk, int km, int kn)
 {
@@ -184,7 +210,7 @@ SM90_DEV sm90_tile sm90_decode(const sm90_params &p, int n)
     t.head = head;
     t.row0 = p.cu_q[t.seq];
     t.sq = p.cu_q[t.seq + 1] - t.row0;
-    t.sk = p.cu_k[t.seq + 1] - p.cu_k[t.seq];
+    t.sk = sm90_length(p, t.seq);
   } else {
     t.seq = head / p.hq;
     t.head = head - t.seq * p.hq;
@@ -196,26 +222,141 @@ SM90_DEV sm90_tile sm90_decode(const sm90_params &p, int n)
   return t;
 }
 
+/* ---- mailbox --------------------------------------------------------------------------------- */
+
+SM90_DEV int4 lds128(uint32_t at)
+{
+  int4 x;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(at)
+               : "memory");
+  return x;
+}
+
+/* What the mailbox says of the count-th tile.  It is read again wherever it is needed: registers
+ * are dearer. */
+template <class C>
+SM90_DEV sm90_tile sm90_read(uint32_t smem, int count)
+{
+  const uint32_t at = smem + C::BOX + 32 * (count % SM90_BOXES);
+  const int4 a = lds128(at), b = lds128(at + 16);
+  return sm90_tile{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+}
+
+/* Tells the consumers of the count-th tile. */
+template <class C>
+SM90_DEV void sm90_post(uint32_t smem, int count, const sm90_tile &t)
+{
+  const int slot = count % SM90_BOXES;
+  const uint32_t at = smem + C::BOX + 32 * slot;
+  mbar_wait(smem + C::BOX_EMPTY + 8 * slot, count / SM90_BOXES % 2 ^ 1);
+  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(t.m0), "r"(t.head),
+               "r"(t.seq), "r"(t.lo)
+               : "memory");
+  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(at + 16), "r"(t.hi), "r"(t.sq),
+               "r"(t.sk), "r"(t.row0)
+               : "memory");
+  mbar_arrive(smem + C::BOX_FULL + 8 * slot);
+}
+
 /* ---- producer -------------------------------------------------------------------------------- */
+
+/* Panels that columns of a tensor fall into, of W/64.  The others are not loaded: a box that lies
+ * wholly outside its map makes TMA touch the map's base address, which for packed tensors and pages
+ * lies before the tensor. */
+template <int W>
+SM90_DEV int sm90_panels(int width)
+{
+  return W == 64 ? 1 : (width + 63) / 64;
+}
 
 /* Loads rows [row, row + ROWS) as W/64 panels; rows and columns outside the tensor become zero. */
 template <int ROWS, int W>
-SM90_DEV void sm90_load(uint32_t dst, const CUtensorMap *map, uint32_t bar, int row, int head,
-                        int batch)
+SM90_DEV void sm90_load(uint32_t dst, const CUtensorMap *map, uint32_t bar, int width, int row,
+                        int head, int batch)
 {
-  mbar_expect(bar, ROWS * W * 2);
+  const int panels = sm90_panels<W>(width);
+  mbar_expect(bar, ROWS * 128 * panels);
 #pragma unroll
   for (int i = 0; i < W / 64; i++)
-    tma_load_4d(dst + i * ROWS * 128, map, bar, 64 * i, row, head, batch);
+    if (i < panels)
+      tma_load_4d(dst + i * ROWS * 128, map, bar, 64 * i, row, head, batch);
 }
 
-/* A ring's tile, once the consumers have given its slot back. */
-template <int ROWS, int W, class R>
-SM90_DEV void sm90_load_kv(uint32_t tiles, uint32_t full, uint32_t empty, R r,
-                           const CUtensorMap *map, int row, int head, int batch)
+/* Entry of the block table for a key; the first for one behind the end, for the rest of a row may
+ * be anything. */
+SM90_DEV const int32_t *sm90_entry(const sm90_params &p, const sm90_tile &t, int key)
 {
-  mbar_wait(empty + 8 * r.slot(), r.phase() ^ 1);
-  sm90_load<ROWS, W>(tiles + r.slot() * ROWS * W * 2, map, full + 8 * r.slot(), row, head, batch);
+  return p.block_table + t.seq * p.table_stride + (key < t.sk ? key / p.page : 0);
+}
+
+/* Brings the entry into L1. */
+SM90_DEV void sm90_touch(const sm90_params &p, const sm90_tile &t, int key)
+{
+  asm volatile("{\n.reg .s32 x;\nld.global.nc.s32 x, [%0];\n}" ::"l"(sm90_entry(p, t, key)));
+}
+
+/* Loads a feeder's boxes of tile n of the keys of t into their slot, once the consumers have given
+ * that back; the number of the first page is there when the slot is.  The rows behind the end of
+ * the sequence lie outside the map and read as zero: they are rows of the page that ends where the
+ * keys do.  A box without keys loads the first of all keys, for one that lies wholly outside makes
+ * TMA touch the map's base address, where nothing need be; that key is masked. */
+template <class C, int W>
+SM90_DEV void sm90_load_pages(const sm90_params &p, const sm90_tile &t, int width, int head, int n,
+                              uint32_t dst, uint32_t full, int parity, const CUtensorMap *map,
+                              int feeder)
+{
+  const int end = (n + 1) * C::KN;
+  int key = n * C::KN + feeder * p.box;
+  if (key >= end)
+    return;
+  const int panels = sm90_panels<W>(width);
+  int page = __ldg(sm90_entry(p, t, key));
+  mbar_wait(full + 8 * C::STAGES, parity);
+  if (feeder == 0)
+    mbar_expect(full, C::KN * 128 * panels);
+#pragma unroll 1
+  for (dst += feeder * p.box * 128; key < end; dst += C::FEEDERS * p.box * 128) {
+    const int here = page, there = max(1, min(p.box, t.sk - key));
+    const int stop = (key < t.sk ? key % p.page : 0) + there;
+    key += C::FEEDERS * p.box;
+    if (key < end)
+      page = __ldg(sm90_entry(p, t, key));
+#pragma unroll
+    for (int i = 0; i < W / 64; i++)
+      if (i < panels)
+        tma_load_5d(dst + i * C::KN * 128, map, full, 64 * i, p.page - there, head, stop, here);
+  }
+}
+
+/* Loads tile n of the keys of t into its slot, once the consumers have given that back.  A packed
+ * tensor's map has rows [0, max) of a sequence that ends at row max, and the end of the sequence in
+ * the packed tensor as its last coordinate: what lies beyond reads as zero. */
+template <class C, int W>
+SM90_DEV void sm90_load_kv(const sm90_params &p, const sm90_tile &t, int width, int head, int n,
+                           uint32_t tiles, uint32_t bars, sm90_ring<C::STAGES> r,
+                           const CUtensorMap *map, int feeder = 0)
+{
+  const uint32_t dst = tiles + r.slot() * C::KN * W * 2, full = bars + 8 * r.slot();
+  if (C::PAGED) {
+    sm90_load_pages<C, W>(p, t, width, head, n, dst, full, r.phase() ^ 1, map, feeder);
+    return;
+  }
+  const int row = n * C::KN + (p.items ? p.sk - t.sk : 0);
+  const int batch = p.items ? p.cu_k[t.seq + 1] : t.seq;
+  mbar_wait(full + 8 * C::STAGES, r.phase() ^ 1);
+  sm90_load<C::KN, W>(dst, map, full, width, row, head, batch);
+}
+
+template <class C>
+SM90_DEV void sm90_load_q(uint32_t smem, const CUtensorMap *mq, const sm90_params &p,
+                          const sm90_tile &t, sm90_ring<C::QSTAGES> qr)
+{
+  mbar_wait(smem + C::Q_EMPTY + 8 * qr.slot(), qr.phase() ^ 1);
+  sm90_load<C::KM, C::D>(smem + C::Q0 + qr.slot() * C::Q_BYTES, mq,
+                         smem + C::Q_FULL + 8 * qr.slot(), p.d, t.m0 + (p.items ? p.sq - t.sq : 0),
+                         t.head, p.items ? t.row0 + t.sq : t.seq);
 }
 
 template <class C>
@@ -227,47 +368,59 @@ SM90_DEV void sm90_produce(uint32_t smem, const CUtensorMap *mq, const CUtensorM
   int n = blockIdx.x;
   for (int count = 0;; count++) {
     const sm90_tile t = sm90_decode<C>(p, n);
-    const int slot = count % SM90_BOXES;
-    mbar_wait(smem + C::BOX_EMPTY + 8 * slot, count / SM90_BOXES % 2 ^ 1);
-    const uint32_t at = smem + C::BOX + 32 * slot;
-    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(t.m0), "r"(t.head),
-                 "r"(t.seq), "r"(t.lo)
-                 : "memory");
-    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(at + 16), "r"(t.hi), "r"(t.sq),
-                 "r"(t.sk), "r"(t.row0)
-                 : "memory");
-    mbar_arrive(smem + C::BOX_FULL + 8 * slot);
+    sm90_post<C>(smem, count, t);
     if (t.m0 < 0)
       break;
-    /* A packed tensor's map has rows [0, max) of a sequence that ends at row max, and the end of
-     * the sequence in the packed tensor as its last coordinate: what lies beyond reads as zero. */
-    const int qrow = p.items ? p.sq - t.sq : 0, qb = p.items ? t.row0 + t.sq : t.seq;
-    const int krow = p.items ? p.sk - t.sk : 0, kb = p.items ? p.cu_k[t.seq + 1] : t.seq;
-    const int kvh = t.head / p.group;
-    int claimed = n + gridDim.x;
+    n += gridDim.x;
+    const int head = t.head / p.group;
 #pragma unroll 1
     for (int i = t.hi - 1; i >= t.lo; i--) {
       if (i == t.lo && p.counter)
-        claimed = atomicAdd(p.counter, 1) + gridDim.x;
-      sm90_load_kv<C::KN, C::D>(smem + C::K0, smem + C::K_FULL, smem + C::K_EMPTY, r, mk,
-                                krow + i * C::KN, kvh, kb);
+        n = atomicAdd(p.counter, 1) + gridDim.x;
+      sm90_load_kv<C, C::D>(p, t, p.d, head, i, smem + C::K0, smem + C::K_FULL, r, mk);
       if (i == t.hi - 1) {
-        mbar_wait(smem + C::Q_EMPTY + 8 * qr.slot(), qr.phase() ^ 1);
-        sm90_load<C::KM, C::D>(smem + C::Q0 + qr.slot() * C::Q_BYTES, mq,
-                               smem + C::Q_FULL + 8 * qr.slot(), qrow + t.m0, t.head, qb);
+        sm90_load_q<C>(smem, mq, p, C::PAGED ? sm90_read<C>(smem, count) : t, qr);
         qr = qr.next();
       } else {
-        sm90_load_kv<C::KN, C::DV>(smem + C::V0, smem + C::V_FULL, smem + C::V_EMPTY, r.before(),
-                                   mv, krow + (i + 1) * C::KN, kvh, kb);
+        sm90_load_kv<C, C::DV>(p, t, p.dv, head, i + 1, smem + C::V0, smem + C::V_FULL, r.before(),
+                               mv);
       }
       r = r.next();
     }
     if (t.lo < t.hi)
-      sm90_load_kv<C::KN, C::DV>(smem + C::V0, smem + C::V_FULL, smem + C::V_EMPTY, r.before(), mv,
-                                 krow + t.lo * C::KN, kvh, kb);
+      sm90_load_kv<C, C::DV>(p, t, p.dv, head, t.lo, smem + C::V0, smem + C::V_FULL, r.before(),
+                             mv);
     else if (p.counter)
-      claimed = atomicAdd(p.counter, 1) + gridDim.x;
-    n = claimed;
+      n = atomicAdd(p.counter, 1) + gridDim.x;
+  }
+}
+
+/* The other feeders of a paged cache: told of the tiles as the consumers are, they load boxes in
+ * the same order. */
+template <class C>
+SM90_DEV void sm90_feed(uint32_t smem, const CUtensorMap *mk, const CUtensorMap *mv,
+                        const sm90_params &p, int feeder)
+{
+  sm90_ring<C::STAGES> r = {};
+  for (int count = 0;; count++) {
+    mbar_wait(smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
+    const sm90_tile t = sm90_read<C>(smem, count);
+    if (t.m0 < 0)
+      break;
+    const int head = t.head / p.group;
+#pragma unroll 1
+    for (int i = t.hi - 1; i >= t.lo - 1; i--) {
+      if (i >= t.lo)
+        sm90_load_kv<C, C::D>(p, t, p.d, head, i, smem + C::K0, smem + C::K_FULL, r, mk, feeder);
+      if (i > t.lo)
+        sm90_touch(p, t, (i - 1) * C::KN);
+      if (i < t.hi - 1)
+        sm90_load_kv<C, C::DV>(p, t, p.dv, head, i + 1, smem + C::V0, smem + C::V_FULL, r.before(),
+                               mv, feeder);
+      if (i >= t.lo)
+        r = r.next();
+    }
+    mbar_arrive(smem + C::BOX_EMPTY + 8 * (rederive(count) % SM90_BOXES));
   }
 }
 
@@ -284,26 +437,6 @@ struct sm90_lane {
 SM90_DEV int sm90_uniform(int x)
 {
   return __shfl_sync(~0u, x, 0);
-}
-
-SM90_DEV int4 lds128(uint32_t at)
-{
-  int4 x;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-               : "r"(at)
-               : "memory");
-  return x;
-}
-
-/* What the mailbox says of the count-th tile.  It is read again wherever it is needed: registers
- * are dearer. */
-template <class C>
-SM90_DEV sm90_tile sm90_read(const sm90_lane &w, int count)
-{
-  const uint32_t at = w.smem + C::BOX + 32 * (count % SM90_BOXES);
-  const int4 a = lds128(at), b = lds128(at + 16);
-  return sm90_tile{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 }
 
 /* The count-th tile is done with. */
@@ -450,7 +583,7 @@ SM90_DEV void sm90_mask(const sm90_lane &w, const sm90_params &p, const sm90_wal
 {
   if (sm90_clear(k))
     return;
-  const sm90_tile t = sm90_read<C>(w, count);
+  const sm90_tile t = sm90_read<C>(w.smem, count);
   const int base = k.n * C::KN + 2 * (w.lane & 3), at = t.m0 + w.row + sm90_shift(p, t.sq, t.sk);
   if (k.n >= k.right) {
     const int r0 = min(t.sk, at + p.right + 1) - base, r1 = min(t.sk, at + p.right + 9) - base;
@@ -489,16 +622,16 @@ struct sm90_rows {
 template <int N>
 SM90_DEV bool sm90_raise(const float (&S)[N], sm90_rows &s, float (&alpha)[2], float c)
 {
+  float top[2][4];
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    float &x = top[i / 2 % 2][i / 4 % 2 * 2 + i % 2];
+    x = i < 8 ? S[i] : fmaxf(x, S[i]);
+  }
   bool grew = false;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float a = S[2 * h], b = S[2 * h + 1];
-#pragma unroll
-    for (int j = 1; j < N / 4; j++) {
-      a = fmaxf(a, S[4 * j + 2 * h]);
-      b = fmaxf(b, S[4 * j + 2 * h + 1]);
-    }
-    const float m = quad_max(fmaxf(a, b)) * c;
+    const float *t = top[h], m = quad_max(fmaxf(fmaxf(t[0], t[1]), fmaxf(t[2], t[3]))) * c;
     const bool grow = m - s.m[h] > 8.f;
     alpha[h] = grow ? ex2(s.m[h] - m) : 1.f;
     s.m[h] = grow ? m : s.m[h];
@@ -535,7 +668,7 @@ static __device__ __forceinline__ void sm90_again(const sm90_lane &w, const sm90
   const sm90_params *hidden = &params;
   asm volatile("" : "+l"(hidden));
   const sm90_params &p = *hidden;
-  const sm90_tile t = sm90_read<C>(w, count);
+  const sm90_tile t = sm90_read<C>(w.smem, count);
   const int seq = p.items ? 0 : t.seq, col = 2 * (w.lane & 3), row = t.m0 + w.row;
   const int64_t key = (p.items ? p.cu_k[t.seq] : 0) + n * C::KN + w.lane / 4;
   const uint16_t *q = (const uint16_t *)p.q + seq * p.q_sb + t.head * p.q_sh + col +
@@ -614,7 +747,7 @@ SM90_DEV void sm90_score(const sm90_lane &w, const sm90_params &p, int n, int co
   }
   if (!p.alibi)
     return;
-  const sm90_tile t = sm90_read<C>(w, count);
+  const sm90_tile t = sm90_read<C>(w.smem, count);
   const float slope = sm90_slope(p.hq, t.head) * -1.4426950408889634f;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
@@ -630,7 +763,7 @@ template <class C>
 SM90_DEV void sm90_drop(const sm90_lane &w, const sm90_params &p, int n, int count,
                         float (&S)[C::KN / 2])
 {
-  const sm90_tile t = sm90_read<C>(w, count);
+  const sm90_tile t = sm90_read<C>(w.smem, count);
   const uint32_t key = attn_dropout_key(p.drop_seed, t.seq, p.hq, t.head);
   const int row = t.m0 + w.row, col = n * C::KN + 2 * (w.lane & 3);
 #pragma unroll
@@ -684,7 +817,10 @@ SM90_DEV void sm90_settle(const sm90_lane &w, const sm90_params &p, const sm90_w
 {
   if (x.low) {
     x.rescale = true;
-    if (__all_sync(~0u, x.t[0] < SM90_LOST && x.t[1] < SM90_LOST)) {
+    const bool kept = __all_sync(~0u, x.t[0] < SM90_LOST && x.t[1] < SM90_LOST);
+    if (C::TWICE && !kept && w.lane == 0)
+      *p.lost = p.token;
+    if (C::TWICE || kept) {
       sm90_shrink(S, s, x.t, x.alpha);
     } else {
       sm90_again<C>(w, p, k.n, count, S);
@@ -809,7 +945,7 @@ template <class C>
 SM90_DEV enum sm90_next sm90_peek(const sm90_lane &w, const sm90_params &p, int count, sm90_walk &k)
 {
   mbar_wait(w.smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
-  const sm90_tile t = sm90_read<C>(w, count);
+  const sm90_tile t = sm90_read<C>(w.smem, count);
   if (sm90_uniform(t.m0) < 0)
     return SM90_END;
   k = sm90_start<C>(w, p, t);
@@ -824,7 +960,7 @@ SM90_DEV bool sm90_advance(const sm90_lane &w, const sm90_params &p, int &count,
     const enum sm90_next next = sm90_peek<C>(w, p, ++count, k);
     if (next != SM90_EMPTY)
       return next == SM90_WORK;
-    sm90_store_empty<C>(w, p, sm90_read<C>(w, count));
+    sm90_store_empty<C>(w, p, sm90_read<C>(w.smem, count));
     sm90_forget<C>(w, count);
   }
 }
@@ -909,12 +1045,12 @@ SM90_DEV void sm90_consume_tiles(const sm90_lane &w, const sm90_params &p)
     undefine(O);
     const int add = sm90_steps<C>(w, p, count, k, S, O, P, Q, r, qr, s);
     sm90_pv<C>(w, O, P, r.before(), add);
-    sm90_finish<C>(w, p, sm90_read<C>(w, count), s, f);
+    sm90_finish<C>(w, p, sm90_read<C>(w.smem, count), s, f);
     wgmma_wait<0>();
     pin(O);
     sm90_release(w, C::V_EMPTY + 8 * r.before().slot());
     sm90_rescale(O, f);
-    sm90_store<C>(w, p, sm90_read<C>(w, count), O);
+    sm90_store<C>(w, p, sm90_read<C>(w.smem, count), O);
     sm90_forget<C>(w, count);
   }
 }
@@ -941,7 +1077,7 @@ SM90_DEV void sm90_consume_early(const sm90_lane &w, const sm90_params &p)
     sm90_begin<C>(w, p, count, k, S, P, r, qr, s);
     undefine(O);
     add = sm90_steps<C>(w, p, count, k, S, O, P, Q, r, qr, s);
-    t = sm90_read<C>(w, count);
+    t = sm90_read<C>(w.smem, count);
     sm90_forget<C>(w, count);
     if (!sm90_advance<C>(w, p, count, k))
       break;
@@ -966,6 +1102,20 @@ SM90_DEV void sm90_consume_early(const sm90_lane &w, const sm90_params &p)
   sm90_store<C>(w, p, t, O);
 }
 
+/* Zeroes the panels of tiles that are never loaded. */
+template <int THREADS, int ROWS, int W>
+SM90_DEV void sm90_clear_panels(uint32_t tiles, int n, int width)
+{
+#pragma unroll 1
+  for (int i = 0; i < n; i++)
+#pragma unroll 1
+    for (int at = sm90_panels<W>(width) * ROWS * 128 + 16 * threadIdx.x; at < ROWS * W * 2;
+         at += 16 * THREADS)
+      asm volatile("st.shared.v4.s32 [%0], {%1, %1, %1, %1};" ::"r"(tiles + i * ROWS * W * 2 + at),
+                   "r"(0)
+                   : "memory");
+}
+
 /* ---- kernel ---------------------------------------------------------------------------------- */
 
 template <class C>
@@ -974,6 +1124,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                const __grid_constant__ CUtensorMap mv, const __grid_constant__ sm90_params p)
 {
   extern __shared__ __align__(1024) uint8_t shared[];
+  if (!C::TWICE && p.lost && *p.lost != p.token)
+    return;
   const uint32_t smem = rederive(smem_addr(shared));
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::QSTAGES; i++) {
@@ -988,10 +1140,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     for (int i = 0; i < SM90_BOXES; i++) {
       mbar_init(smem + C::BOX_FULL + 8 * i, 1);
-      mbar_init(smem + C::BOX_EMPTY + 8 * i, 4 * C::WGS);
+      mbar_init(smem + C::BOX_EMPTY + 8 * i, 4 * C::WGS + C::FEEDERS - 1);
     }
     mbar_init_fence();
   }
+  sm90_clear_panels<C::THREADS, C::KM, C::D>(smem + C::Q0, C::QSTAGES, p.d);
+  sm90_clear_panels<C::THREADS, C::KN, C::D>(smem + C::K0, C::STAGES, p.d);
+  sm90_clear_panels<C::THREADS, C::KN, C::DV>(smem + C::V0, C::STAGES, p.dv);
+  fence_proxy_async();
   __syncthreads();
   const int wg = sm90_uniform(threadIdx.x / 128);
   if (wg == 0) {
@@ -1001,6 +1157,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       tma_prefetch_map(&mk);
       tma_prefetch_map(&mv);
       sm90_produce<C>(smem, &mq, &mk, &mv, p);
+    } else if (C::PAGED && threadIdx.x % 32 == 0) {
+      sm90_feed<C>(smem, &mk, &mv, p, threadIdx.x / 32);
     }
   } else {
     regs_take<C::CREGS>();
@@ -1034,18 +1192,30 @@ static constexpr enum attn_dtype sm90_dtype(__half)
 template <class C>
 static sm90_kernel sm90_row(const char *name, int most_sk = 0)
 {
-  return {name,
-          (const void *)flash_sm90<C>,
-          sm90_dtype(typename C::T()),
-          C::SCORE,
-          C::DROP,
-          C::D,
-          C::DV,
-          C::KM,
-          C::KN,
-          C::THREADS,
-          C::SMEM,
-          most_sk};
+  sm90_kernel k = {};
+  k.name = name;
+  k.func = (const void *)flash_sm90<C>;
+  k.dtype = sm90_dtype(typename C::T());
+  k.score = C::SCORE;
+  k.drop = C::DROP;
+  k.paged = C::PAGED;
+  k.d = C::D;
+  k.dv = C::DV;
+  k.km = C::KM;
+  k.kn = C::KN;
+  k.threads = C::THREADS;
+  k.smem = C::SMEM;
+  k.most_sk = most_sk;
+  return k;
+}
+
+/* SM90_TWICE and what follows it. */
+template <class C, class CAREFUL>
+static sm90_kernel twice_row(const char *name)
+{
+  sm90_kernel k = sm90_row<C>(name);
+  k.careful = (const void *)flash_sm90<CAREFUL>;
+  return k;
 }
 
 #endif

@@ -30,6 +30,12 @@ struct sm90_params {
   int64_t o_sb, o_ss, o_sh, lse_sb, lse_sh; /* elements */
   int64_t q_sb, q_ss, q_sh, k_sb, k_ss, k_sh;
   const int32_t *cu_q, *cu_k; /* ragged: b + 1 offsets; NULL: uniform */
+  /* pages: the table, tokens in the cache of each sequence */
+  const int32_t *block_table, *seqlens_k;
+  int64_t table_stride;
+  int32_t page, box; /* tokens of a page; rows that TMA loads at once, of one page */
+  int32_t *lost;     /* becomes token if a row needs the careful kernel; NULL: none will follow */
+  int32_t token;
   int32_t *counter; /* how many tiles beyond the grid were claimed; NULL: strided statically */
   int32_t *items;   /* ragged: how many row blocks; NULL: uniform */
   struct sm90_item *item; /* ragged: they, longest first */
@@ -51,11 +57,14 @@ struct sm90_params {
 /* One compiled variant. */
 struct sm90_kernel {
   const char *name;
-  const void *func; /* of three CUtensorMap and one struct sm90_params */
+  const void *func;    /* of three CUtensorMap and one struct sm90_params */
+  const void *careful; /* a kernel of the same shape that runs next, in case rows were lost; NULL */
   enum attn_dtype dtype;
   bool score, drop; /* with softcap and ALiBi; with dropout */
-  int d, dv;        /* the widest heads it takes */
-  int km, kn;       /* tile: query rows, keys */
+  bool paged;
+  bool masked; /* for problems with a mask alone */
+  int d, dv;   /* the widest heads it takes */
+  int km, kn;  /* tile: query rows, keys */
   int threads, smem;
   int most_sk; /* keys up to which it is the fastest; 0: any number */
 };
@@ -66,19 +75,21 @@ struct sm90_plan {
   enum attn_dtype dtype;
   int64_t d, hkv, total_q, total_k; /* ragged: rows of the packed tensors */
   int grid;
+  int32_t token; /* of the last launch */
   bool ragged, dynamic;
 };
 
 /* Rows with func == NULL end a table; the first that fits is taken. */
 extern const struct sm90_kernel attn_flash_sm90_d64[], attn_flash_sm90_d128[],
     attn_flash_sm90_d256[], attn_flash_sm90_d64_options[], attn_flash_sm90_d128_options[],
-    attn_flash_sm90_d256_options[];
+    attn_flash_sm90_d256_options[], attn_flash_sm90_d64_paged[], attn_flash_sm90_d128_paged[],
+    attn_flash_sm90_d256_paged[];
 
 /* Fills what depends on the problem and the variant; false if the tiles exceed 32 bits. */
 bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
                           const struct sm90_kernel *k, struct sm90_plan *plan);
 size_t attn_flash_sm90_workspace(const struct attn_problem *p, const struct sm90_kernel *k);
-int attn_flash_sm90_launch(const struct sm90_plan *plan, const struct attn_args *args,
+int attn_flash_sm90_launch(struct sm90_plan *plan, const struct attn_args *args,
                            cudaStream_t stream);
 
 /* Lists the row blocks of a ragged batch, longest first, and zeroes the counter. */

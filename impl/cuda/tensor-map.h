@@ -32,6 +32,12 @@ bool attn_map_aligned(const struct attn_tensor *t);
 int attn_map_encode(CUtensorMap *map, const struct attn_tensor *t, const struct attn_map_shape *s,
                     int box_rows);
 
+/* A pool of pages: (page, end, head, row, column).  The rows before the end of the keys of a box
+ * are those before the last of the page, so that the keys after that end lie outside the map and
+ * read as zero: base - page rows + row + end. */
+int attn_map_encode_pages(CUtensorMap *map, const struct attn_tensor *t, enum attn_dtype dtype,
+                          int64_t width, int64_t heads, int64_t page, int box_rows);
+
 #ifdef __cplusplus
 }
 #endif

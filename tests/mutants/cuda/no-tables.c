@@ -12,6 +12,7 @@ const struct decode_kernel attn_decode_d128[1], attn_decode_d256[1];
 const struct flash_sm80_kernel attn_flash_sm80_d128[1], attn_flash_sm80_d256[1];
 const struct flash_bwd_sm80_kernel attn_flash_bwd_sm80_d128[1], attn_flash_bwd_sm80_d256[1];
 const struct sm90_kernel attn_flash_sm90_d128[1], attn_flash_sm90_d256[1],
-    attn_flash_sm90_d128_options[1], attn_flash_sm90_d256_options[1];
+    attn_flash_sm90_d128_options[1], attn_flash_sm90_d256_options[1], attn_flash_sm90_d128_paged[1],
+    attn_flash_sm90_d256_paged[1];
 const struct bwd90_kernel attn_flash_bwd_sm90_d128[1], attn_flash_bwd_sm90_d256[1],
     attn_flash_bwd_sm90_d256_twopass[1];
