@@ -49,6 +49,22 @@ static int put_tokens(struct decoder *d, const struct step *step)
   return status;
 }
 
+/* Large chunks, if there is an implementation for them. */
+static bool gathers(const struct decoder *d, const struct step_item *item)
+{
+  return d->o.gathered && item->n > 1 && item->n >= d->o.gather_least;
+}
+
+/* Where an item's keys lie in a pool, as rows. */
+static int put_rows(struct decoder *d, struct call *call, const struct step_item *item)
+{
+  int status = ATTN_OK;
+  call->rows = d->numbers;
+  for (int64_t j = 0; !status && j < item->first + item->n; j++)
+    status = put(d, item->table[j / d->o.page] * d->o.page + j % d->o.page);
+  return status;
+}
+
 /* cu_seqlens of queries, lengths and block tables of n items. */
 static int put_call(struct decoder *d, struct call *call, const struct step_item *item, int64_t n)
 {
@@ -67,7 +83,7 @@ static int put_call(struct decoder *d, struct call *call, const struct step_item
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; !status && j < stride; j++)
       status = put(d, j < item[i].npages ? item[i].table[j] : -1);
-  return status;
+  return !status && gathers(d, item) ? put_rows(d, call, item) : status;
 }
 
 static int bring_numbers(struct decoder *d)
@@ -112,6 +128,11 @@ static void set_problems(struct decoder *d, struct call *call, const struct step
   call->rope.mask = ATTN_MASK_NONE;
   call->rope.window_left = 0;
   call->rope.rope = d->o.scaling;
+  if (!gathers(d, item))
+    return;
+  decoder_problem(&d->o, d->c.ops->dtype, item->first, item->n, &call->problem);
+  call->problem.page = 0;
+  call->impl = d->o.gathered;
 }
 
 static int prepare(struct decoder *d, const struct attn_impl *impl, struct attn_problem *p,
@@ -142,8 +163,8 @@ static int prepare(struct decoder *d, const struct attn_impl *impl, struct attn_
 /* Sequences from item on that go into one call: of one kind, and no more than a problem names. */
 static int64_t together(const struct decoder *d, const struct step *step, int64_t from)
 {
-  int64_t n = 1, most = d->o.contiguous ? 1 : ATTN_MAX_RUNS;
-  while (n < most && from + n < step->nitems &&
+  int64_t n = 1, most = d->o.contiguous || gathers(d, &step->item[from]) ? 1 : ATTN_MAX_RUNS;
+  while (n < most && from + n < step->nitems && !gathers(d, &step->item[from + n]) &&
          (step->item[from + n].n == 1) == (step->item[from].n == 1))
     n++;
   return n;
@@ -160,6 +181,29 @@ static int reserve_workspace(struct decoder *d, size_t bytes)
   int status = dev->ops->alloc(dev, bytes, &d->workspace);
   if (!status)
     d->workspace_bytes = bytes;
+  return status;
+}
+
+/* Room for the gathered rows of the longest sequence. */
+static int reserve_gathered(struct decoder *d)
+{
+  struct device *dev = d->c.dev;
+  const struct attn_model *m = &d->o.model;
+  size_t row = (size_t)(m->hkv * m->d) * attn_dtype_size(d->c.ops->dtype), bytes = 0;
+  for (int64_t i = 0; i < d->ncalls; i++)
+    if (d->call[i].rows && (size_t)d->call[i].problem.sk * row > bytes)
+      bytes = (size_t)d->call[i].problem.sk * row;
+  if (bytes <= d->gathered_bytes)
+    return ATTN_OK;
+  dev->ops->free(dev, d->k);
+  dev->ops->free(dev, d->v);
+  d->k = d->v = NULL;
+  d->gathered_bytes = 0;
+  int status = dev->ops->alloc(dev, bytes, &d->k);
+  if (!status)
+    status = dev->ops->alloc(dev, bytes, &d->v);
+  if (!status)
+    d->gathered_bytes = bytes;
   return status;
 }
 
@@ -188,6 +232,8 @@ int decoder_calls_begin(struct decoder *d, const struct step *step, char *err, s
   status = bring_numbers(d);
   if (!status)
     status = reserve_workspace(d, workspace);
+  if (!status)
+    status = reserve_gathered(d);
   if (status)
     snprintf(err, errlen, "%.200s", d->c.dev->error);
   return status;
@@ -254,11 +300,30 @@ int decoder_call_rope(struct decoder *d, const struct call *call, int64_t layer)
   return d->o.rope->run(call->rope_plan, &a, d->c.dev->ops->stream(d->c.dev));
 }
 
+/* One sequence's keys and values as plain rows. */
+static int gather(struct decoder *d, const struct call *call, struct attn_args *a, int64_t layer)
+{
+  const struct compute_ops *ops = d->c.ops;
+  const struct layer *l = &d->layer[layer];
+  const int32_t *index = d->number_device + call->rows;
+  int64_t row = d->o.model.hkv * d->o.model.d, n = call->problem.sk;
+  *a = (struct attn_args){.k = rows(d, d->k, 0, row, 0),
+                          .v = rows(d, d->v, 0, row, 0),
+                          .workspace = d->workspace,
+                          .workspace_bytes = d->workspace_bytes};
+  int status = ops->gather(&d->c, d->k, l->k, index, n, row);
+  return status ? status : ops->gather(&d->c, d->v, l->v, index, n, row);
+}
+
 int decoder_call_attention(struct decoder *d, const struct call *call, int64_t layer)
 {
   const struct attn_model *m = &d->o.model;
   struct attn_args a = {0};
-  set_common(d, call, &a, &d->layer[layer]);
+  int status = call->rows ? gather(d, call, &a, layer) : ATTN_OK;
+  if (status)
+    return status;
+  if (!call->rows)
+    set_common(d, call, &a, &d->layer[layer]);
   a.q = rows(d, d->q, call->token, m->hq * m->d, 0);
   a.o = rows(d, d->attention, call->token, m->hq * m->d, 0);
   a.lse = d->lse;

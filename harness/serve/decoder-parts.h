@@ -22,6 +22,7 @@ struct call {
   int64_t token;                              /* the first one's row among the step's */
   int64_t slot;                               /* contiguous: the sequence's page */
   int64_t cu_q, seqlens, table, table_stride; /* places in the step's list of numbers */
+  int64_t rows; /* likewise, of a gathered call's keys in the pool; else 0 */
 };
 
 struct decoder {
@@ -34,9 +35,9 @@ struct decoder {
   void *x, *h, *qkv, *q, *attention, *gate_up, *ffn;
   void *picked, *logits; /* (batch, hidden), (batch, vocab) */
   float *lse;
-  int32_t *token; /* (batch) sampled, on the device */
-  void *workspace;
-  size_t workspace_bytes;
+  int32_t *token;          /* (batch) sampled, on the device */
+  void *workspace, *k, *v; /* k, v: gathered rows */
+  size_t workspace_bytes, gathered_bytes;
   int32_t *number, *number_device; /* a step's integers, on both sides */
   int64_t numbers, number_room;
   struct call *call; /* (batch) */

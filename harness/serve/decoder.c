@@ -157,9 +157,9 @@ void decoder_destroy(struct decoder *d)
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
       dev->ops->free(dev, all[k]);
   }
-  void *all[] = {d->embedding, d->gain,         d->head, d->x,      d->h,      d->qkv, d->q,
-                 d->attention, d->gate_up,      d->ffn,  d->picked, d->logits, d->lse, d->token,
-                 d->workspace, d->number_device};
+  void *all[] = {d->embedding, d->gain,          d->head, d->x,      d->h,      d->qkv, d->q,
+                 d->attention, d->gate_up,       d->ffn,  d->picked, d->logits, d->lse, d->token,
+                 d->workspace, d->number_device, d->k,    d->v};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++)
     dev->ops->free(dev, all[k]);
   if (d->c.self)

@@ -25,6 +25,10 @@ struct decoder_options {
   int64_t tokens, batch; /* most of both in a step */
   uint64_t seed;         /* of the weights */
   const struct attn_impl *prefill, *decode, *rope;
+  /* Takes chunks of gather_least tokens and more, one by one, on keys and values that are gathered
+   * from their pages into rows: for one that reads no pages. NULL: none. */
+  const struct attn_impl *gathered;
+  int64_t gather_least;
   struct attn_rope scaling; /* rotary 0: the model's own, without extension */
 };
 

@@ -176,9 +176,10 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
   if (!status)
     status = setting_check(s, x);
   if (!status && !s->o->quiet)
-    printf("%s, %lld layers, prefill %s\n\n%8s %8s %7s %11s %11s %11s %11s %11s\n", x->d.model.name,
-           (long long)decoder_layers(&x->d), x->d.prefill->name, "prompt", "cached", "share",
-           "TTFT", "predicted", "GEMM", "attention", "rest");
+    printf("%s, %lld layers, prefill %s%s%s\n\n%8s %8s %7s %11s %11s %11s %11s %11s\n",
+           x->d.model.name, (long long)decoder_layers(&x->d), x->d.prefill->name,
+           x->d.gathered ? " and, gathered, " : "", x->d.gathered ? x->d.gathered->name : "",
+           "prompt", "cached", "share", "TTFT", "predicted", "GEMM", "attention", "rest");
   for (int i = 0; !status && i < n && !s->sum->interrupted; i++)
     status = one(s, x, &shares, length[i]);
   return status;

@@ -10,8 +10,10 @@
 
 static void show_heading(const struct setting *x, const struct trace *t, const char *name)
 {
-  printf("%s, %lld layers, prefill %s, decode %s; %zu requests of %s\n\n", x->d.model.name,
-         (long long)decoder_layers(&x->d), x->d.prefill->name, x->d.decode->name, t->n, name);
+  printf("%s, %lld layers, prefill %s%s%s, decode %s; %zu requests of %s\n\n", x->d.model.name,
+         (long long)decoder_layers(&x->d), x->d.prefill->name,
+         x->d.gathered ? " and, gathered, " : "", x->d.gathered ? x->d.gathered->name : "",
+         x->d.decode->name, t->n, name);
   printf("%-6s %9s %10s %10s %9s %9s %9s %9s %9s %9s\n", "prefix", "completed", "TTFT p50",
          "TTFT p99", "TPOT p50", "tokens/s", "cached", "recount", "reusable", "pages");
 }

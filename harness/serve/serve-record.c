@@ -55,6 +55,8 @@ json_t *serve_json(const struct serve *s, const struct setting *x)
   json_object_set_new(o, "scenario", json_string(s->scenario));
   json_object_set_new(o, "model", json_string(d->model.name));
   serve_put(o, "layers", (double)decoder_layers(d));
+  json_object_set_new(o, "gathered_impl",
+                      d->gathered ? json_string(d->gathered->name) : json_null());
   json_object_set_new(o, "decode_impl", json_string(d->decode->name));
   json_object_set_new(o, "rope_impl", json_string(d->rope->name));
   json_object_set_new(o, "rope", s->o->rope ? json_string(s->o->rope) : json_null());

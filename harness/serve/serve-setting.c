@@ -20,6 +20,10 @@
 static const int64_t ends[] = {3, 4, 5, 41, 42, PROBE - 2, PROBE - 1, PROBE};
 #define ENDS (int64_t)(sizeof ends / sizeof *ends)
 
+/* Smaller chunks take an implementation that reads pages: gathering would cost more than it saves.
+ */
+#define GATHER_LEAST 512
+
 /* Of the largest logit. Two kernels round attention's output each in its own way: bf16 by 2^-9,
  * which the rounding of sums, of each layer's and of the logits themselves makes some 2^-8. */
 #define BOUND_F32 0x1p-14
@@ -60,33 +64,53 @@ static int set_cache(struct serve *s, struct setting *x)
   return ATTN_OK;
 }
 
-/* Fastest first; the first that takes the problem as the decoder asks for it. */
-static const struct attn_impl *best_of(const struct serve *s, const struct setting *x, int64_t n)
+/* Fastest first. */
+static const char *const prefills[] = {"cuda/flash-sm90", "cuda/flash-sm80", "cpu/flash"};
+static const char *const decodes[] = {"cuda/decode", "cpu/flash"};
+
+static const struct attn_impl *named(const struct serve *s, const char *name)
 {
-  static const char *const names[] = {"cuda/flash-sm90", "cuda/flash-sm80", "cuda/decode",
-                                      "cpu/flash"};
+  for (int i = 0; catalog_impl(i); i++)
+    if (catalog_impl(i)->device == s->dev.info.kind && !strcmp(catalog_impl(i)->name, name))
+      return catalog_impl(i);
+  return NULL;
+}
+
+/* The first that takes n tokens as the decoder asks for them, paged or in rows. */
+static const struct attn_impl *best_of(const struct serve *s, const struct setting *x,
+                                       const char *const *names, size_t count, int64_t n,
+                                       bool paged)
+{
   struct attn_problem p;
-  const struct attn_impl *impl = NULL, *best = NULL;
   decoder_problem(&x->d, x->dtype, x->d.page, n, &p);
-  if (!x->d.contiguous) {
+  if (paged) {
     p.layout = ATTN_PACKED;
     p.nruns = 1;
     p.runs[0] = (struct attn_run){1, p.sq, p.sk};
+  } else {
+    p.page = 0;
   }
-  for (size_t k = 0; !best && k < sizeof names / sizeof *names; k++)
-    for (int i = 0; !best && (impl = catalog_impl(i)); i++)
-      if (impl->device == s->dev.info.kind && !strcmp(impl->name, names[k]) &&
-          (n > 1 || strncmp(names[k], "cuda/flash", 10)) &&
-          !attn_unsupported(impl, &p, &s->dev.info))
-        best = impl;
-  return best;
+  for (size_t k = 0; k < count; k++) {
+    const struct attn_impl *impl = named(s, names[k]);
+    if (impl && !attn_unsupported(impl, &p, &s->dev.info))
+      return impl;
+  }
+  return NULL;
 }
 
 static int set_implementations(struct serve *s, struct setting *x)
 {
+  size_t most = sizeof prefills / sizeof *prefills;
+  bool paged = !x->d.contiguous;
   x->d.rope = s->rope;
-  x->d.prefill = s->prefill ? s->prefill : best_of(s, x, 64);
-  x->d.decode = s->decode ? s->decode : best_of(s, x, 1);
+  x->d.prefill = s->prefill ? s->prefill : best_of(s, x, prefills, most, 64, paged);
+  x->d.decode =
+      s->decode ? s->decode : best_of(s, x, decodes, sizeof decodes / sizeof *decodes, 1, paged);
+  if (paged && !s->prefill)
+    x->d.gathered = best_of(s, x, prefills, most, 64, false);
+  if (x->d.gathered == x->d.prefill)
+    x->d.gathered = NULL;
+  x->d.gather_least = GATHER_LEAST;
   if (!x->d.prefill || !x->d.decode)
     return serve_fail(s, ATTN_EUNSUPPORTED,
                       "model %s: no implementation of device %s takes it; name one with --impl",
@@ -227,12 +251,14 @@ int setting_check(struct serve *s, struct setting *x)
   float *logits = malloc(2 * (size_t)count * sizeof *logits);
   if (!logits)
     return serve_fail(s, ATTN_ENOMEM, "no memory for the check's logits");
+  o.gather_least = 1;                    /* so that it is checked, too */
   o.layers = o.model.layers < 2 ? 1 : 2; /* rows but the last are seen by the second alone */
   o.tokens = o.batch = PROBE;
   o.npages = o.contiguous ? 1 : (PROBE + o.page - 1) / o.page;
   o.page = o.contiguous && o.page < PROBE ? PROBE : o.page;
   plain = o;
   plain.prefill = plain.decode = naive_of(s);
+  plain.gathered = NULL;
   plain.contiguous = true;
   plain.page = PROBE;
   plain.npages = 1;

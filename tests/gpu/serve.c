@@ -56,7 +56,7 @@ static const struct attn_impl *impl(const char *name)
 }
 
 static bool start(struct run *r, struct device *dev, const char *prefill, const char *decode,
-                  bool contiguous)
+                  bool contiguous, const char *gathered)
 {
   struct decoder_options o = {
       .model = shape,
@@ -68,6 +68,8 @@ static bool start(struct run *r, struct device *dev, const char *prefill, const 
       .seed = 5,
       .prefill = impl(prefill),
       .decode = impl(decode),
+      .gathered = gathered ? impl(gathered) : NULL,
+      .gather_least = 30, /* some of the chunks */
       .rope = impl(dev == &host ? "cpu/rope" : "cuda/rope"),
       .scaling = {.factor = 1, .theta = 10000, .rotary = 64, .attention = 1}};
   memset(r, 0, sizeof *r);
@@ -140,12 +142,13 @@ static const int64_t ends[][SEQS] = {{37, 0, 0},    {38, 150, 1},  {39, 151, 2},
                                      {40, 152, 33}, {41, 153, 34}, {42, 154, 35}};
 #define STEPS (int)(sizeof ends / sizeof *ends)
 
-static void test_against_host(const char *prefill, const char *decode, bool contiguous)
+static void test_against_host(const char *prefill, const char *decode, bool contiguous,
+                              const char *gathered)
 {
   static struct run a, b;
   double worst = 0;
-  bool good = start(&a, &gpu, prefill, decode, contiguous), first = true;
-  good = start(&b, &host, "cpu/flash", "cpu/flash", false) && good;
+  bool good = start(&a, &gpu, prefill, decode, contiguous, gathered), first = true;
+  good = start(&b, &host, "cpu/flash", "cpu/flash", false, NULL) && good;
   for (int k = 0; good && k < STEPS; k++) {
     good = advance(&a, ends[k]) && advance(&b, ends[k]);
     for (int i = 0; good && i < SEQS; i++)
@@ -155,7 +158,11 @@ static void test_against_host(const char *prefill, const char *decode, bool cont
   for (int i = 0; good && i < SEQS; i++)
     first &= a.sampled[i] == first_of_largest(a.logits[i]);
   ok(good && worst <= BOUND, "%s and %s, %s: logits differ by %.2e from the cpu device's", prefill,
-     decode, contiguous ? "contiguous" : "paged", worst);
+     decode,
+     contiguous ? "contiguous"
+     : gathered ? "paged, large chunks gathered"
+                : "paged",
+     worst);
   if (!good)
     diag("%s", err);
   ok(good && first, "the first of the largest logits is sampled");
@@ -171,8 +178,9 @@ static void test_fork(void)
   static struct run a, b;
   double worst = 0;
   const int64_t prompt[SEQS] = {37, 0, 0}, apart[SEQS] = {37, 37, 37}, next[SEQS] = {38, 38, 38};
-  bool good = start(&a, &gpu, "cuda/flash-sm80", "cuda/decode", false);
-  good = start(&b, &gpu, "cuda/flash-sm80", "cuda/decode", false) && good && advance(&a, prompt);
+  bool good = start(&a, &gpu, "cuda/flash-sm80", "cuda/decode", false, NULL);
+  good =
+      start(&b, &gpu, "cuda/flash-sm80", "cuda/decode", false, NULL) && good && advance(&a, prompt);
   int used = good ? pages_used(&a.kv.pages) : 0;
   for (int i = 1; good && i < SEQS; i++) {
     good = !kv_fork(&a.kv, &a.seq[0], &a.seq[i]);
@@ -198,12 +206,13 @@ int main(void)
     ok(false, "the devices open: %s %s", gpu.error, host.error);
     return done_testing();
   }
-  test_against_host("cuda/flash-sm80", "cuda/decode", false);
-  test_against_host("cuda/flash-sm80", "cuda/flash-sm80", false);
-  test_against_host("cuda/naive", "cuda/naive", true);
-  test_against_host("cuda/flash-sm80", "cuda/decode", true);
+  test_against_host("cuda/flash-sm80", "cuda/decode", false, NULL);
+  test_against_host("cuda/flash-sm80", "cuda/flash-sm80", false, NULL);
+  test_against_host("cuda/naive", "cuda/naive", true, NULL);
+  test_against_host("cuda/flash-sm80", "cuda/decode", true, NULL);
   if (gpu.info.sm == 90)
-    test_against_host("cuda/flash-sm90", "cuda/decode", true);
+    test_against_host("cuda/flash-sm90", "cuda/decode", true, NULL);
+  test_against_host("cuda/flash-sm80", "cuda/decode", false, "cuda/naive");
   test_fork();
   device_host.close(&host);
   device_cuda.close(&gpu);

@@ -216,12 +216,15 @@ static double error(const float *got, const double *want)
 }
 
 /* The prompt at once, in chunks, and its last tokens one by one. */
-static void logits_of(const char *prefill, const char *decode, bool contiguous)
+static void logits_of(const char *prefill, const char *decode, bool contiguous,
+                      const char *gathered)
 {
   struct decoder *d;
   struct decoder_options o = options(prefill, decode, contiguous);
   struct kv kv;
   static struct sequence whole, chunks;
+  o.gathered = gathered ? impl(gathered) : NULL;
+  o.gather_least = 13; /* some of the chunks */
   struct sequence *a = &whole, *b = &chunks;
   static float logits[1][50];
   double want[50], worst = 0;
@@ -238,7 +241,11 @@ static void logits_of(const char *prefill, const char *decode, bool contiguous)
     status = advance(d, &kv, &b, 1, ends[i], logits);
   worst = fmax(worst, error(logits[0], want));
   ok(!status && worst < 0x1p-18, "%s, %s, %s: logits of a plain fp64 decoder within %.1e", prefill,
-     decode, contiguous ? "contiguous" : "paged", worst);
+     decode,
+     contiguous ? "contiguous"
+     : gathered ? "paged, large chunks gathered"
+                : "paged",
+     worst);
   kv_release(&kv, &a->seq);
   kv_release(&kv, &b->seq);
   kv_free(&kv);
@@ -395,12 +402,13 @@ int main(void)
 {
   device_host.open(&dev, &(struct device_options){.cores = 2});
   products();
-  logits_of("cpu/naive", "cpu/naive", false);
-  logits_of("cpu/naive", "cpu/naive", true);
-  logits_of("cpu/flash", "cpu/flash", false);
-  logits_of("cpu/flash", "cpu/flash", true);
-  logits_of("cpu/flash", "cpu/split-decode", false);
-  logits_of("cpu/flash", "cpu/split-decode", true);
+  logits_of("cpu/naive", "cpu/naive", false, NULL);
+  logits_of("cpu/naive", "cpu/naive", true, NULL);
+  logits_of("cpu/flash", "cpu/flash", false, NULL);
+  logits_of("cpu/flash", "cpu/flash", true, NULL);
+  logits_of("cpu/flash", "cpu/split-decode", false, NULL);
+  logits_of("cpu/flash", "cpu/split-decode", true, NULL);
+  logits_of("cpu/flash", "cpu/flash", false, "cpu/naive");
   same_bits("cpu/naive");
   same_bits("cpu/flash");
   long_prompt("cpu/naive");
