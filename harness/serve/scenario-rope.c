@@ -32,8 +32,7 @@
 #define LOGIT 4      /* of a perfect match, in units of ln(context) */
 #define RUNS 6       /* for the time */
 #define TRAINED 1024 /* unless --context says otherwise, or the model has less */
-#define TRAINED_LEAST 256
-#define CHECKED 64 /* rows whose angles are checked */
+#define CHECKED 64   /* rows whose angles are checked */
 
 static const struct scaling {
   const char *rope; /* as --rope; %d is the extension */
@@ -301,17 +300,28 @@ static int one(struct serve *s, const struct setting *x, const struct scaling *h
   return status;
 }
 
+/* Trained on fewer tokens, NTK leaves the pairs that see the end of 4 times as many nearly as they
+ * are: their index is ln(context) / ln(theta) of d/2, and the stretch grows with it. */
+static int64_t least_trained(double theta)
+{
+  return (int64_t)ceil(0.75 * pow(theta, 0.633));
+}
+
 static int on_model(struct serve *s, struct setting *x, void *ctx)
 {
-  int64_t context = x->d.model.context, trained = context < TRAINED ? context : TRAINED;
+  int64_t context = x->d.model.context, least = least_trained(x->d.model.rope_theta);
+  int64_t trained = TRAINED;
+  while (trained < least)
+    trained *= 2;
+  trained = context < trained ? context : trained;
   double slowest = pow(x->d.model.rope_theta, -(double)(D - 2) / D);
   double most = FAR_MOST / slowest / extensions[sizeof extensions / sizeof *extensions - 1];
   trained = s->o->context ? s->o->context : trained;
-  if (trained < TRAINED_LEAST)
+  if (trained < least)
     return serve_fail(s, ATTN_EINVAL,
                       "--context %lld: NTK leaves the pairs that see the end of so short a context "
-                      "nearly as they are, so no head can tell: give at least %d",
-                      (long long)trained, TRAINED_LEAST);
+                      "nearly as they are, so no head can tell: give at least %lld",
+                      (long long)trained, (long long)least);
   if ((double)trained > most)
     return serve_fail(
         s, ATTN_EINVAL,
