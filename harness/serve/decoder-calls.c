@@ -195,6 +195,7 @@ static int reserve_gathered(struct decoder *d)
       bytes = (size_t)d->call[i].problem.sk * row;
   if (bytes <= d->gathered_bytes)
     return ATTN_OK;
+  bytes = bytes < 2 * d->gathered_bytes ? 2 * d->gathered_bytes : bytes;
   dev->ops->free(dev, d->k);
   dev->ops->free(dev, d->v);
   d->k = d->v = NULL;
