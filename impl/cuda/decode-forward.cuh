@@ -27,7 +27,8 @@
  *
  *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
  *   16 bit        64  8 16 32      4    16       4   73               3  96 109 168
- *   16 bit       128        8      4    16       3  112               2  128
+ *   16 bit       128        8      4    16       3  112               2  128       (pages)
+ *   16 bit       128        8      8    16       3  225               1  128
  *   16 bit       128    16 32      8    16       3  226               1  177 242
  *   16 bit       256     8 16      4    16       3  225               1  200 244
  *   e4m3         128        8      8    32       3  225               1  166
@@ -45,13 +46,14 @@
  *   the cut from the host: 16 x 8k 4065 -> 4222, 64 x 2k 4156 -> 4264, 1 x 128k 4258 -> 4308 (all
  *     steps so far against none)
  *   a toll of two tiles a head: ragged 4061 -> 4167, in pages of 16 3837 -> 4072
+ *   eight warps for eight rows of a contiguous cache: 16 x 8k 4167 -> 4251, 1 x 128k 4223 -> 4247,
+ * 64 x 2k 4147 -> 4155 (but pages of 16 4090 -> 4035, 4115 -> 4002, 4051 -> 3953)
  *
  * The loop itself runs at the speed of reading alone. What is lost is 2.5 us before the first copy
  * and 5 us after the last: 1.7 to merge the warps, 0.7 to announce a part, 3 to merge the parts.
  * Without gain: a plain launch for the cooperative one (0.0 us), L2 prefetch of 256 bytes (-3 %),
  * computing before the next copy (0), running a head's end once at the start to have its code at
- * hand (-2 to -5 %), K and V by one loop (0, irregular pages -9 %), eight warps for eight rows (16
- * x 8k +2 %, in pages of 16 -1 to -3 %).
+ * hand (-2 to -5 %), K and V by one loop (0, irregular pages -9 %).
  */
 #ifndef IMPL_CUDA_DECODE_FORWARD_CUH
 #define IMPL_CUDA_DECODE_FORWARD_CUH

@@ -31,20 +31,29 @@ static int64_t resident(const struct decode_kernel *k, const struct attn_device 
 static const struct decode_kernel *const tables[] = {attn_decode_d64, attn_decode_d128,
                                                      attn_decode_d256, attn_decode_e4m3};
 
-/* The variant with the narrowest heads, and of those the one with the fewest rows, that takes the
- * group's queries in one tile; else one with as many rows as there are. */
+/* The narrowest heads, then the fewest rows that take the group's queries in one tile, or else as
+ * many as there are, which come last in a table; then one block an SM, which has fewer parts to
+ * merge, but two for pages, for what one waits when it looks them up. */
+static bool better(const struct decode_kernel *k, const struct decode_kernel *best,
+                   const struct attn_problem *p)
+{
+  if (k->d != best->d)
+    return k->d < best->d;
+  if (k->rows != best->rows)
+    return best->rows < p->hq / p->hkv * p->sq;
+  return p->page ? k->blocks > best->blocks : k->blocks < best->blocks;
+}
+
 static const struct decode_kernel *choose(const struct attn_problem *p,
                                           const struct attn_device *dev)
 {
   const struct decode_kernel *best = NULL;
-  int64_t d = p->d > p->dv ? p->d : p->dv, rows = p->hq / p->hkv * p->sq;
+  int64_t d = p->d > p->dv ? p->d : p->dv;
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-    for (const struct decode_kernel *k = tables[i]; k->func; k++) {
-      if (k->dtype != p->dtype || k->kv != p->kv || k->d < d || !resident(k, dev))
-        continue;
-      if (!best || k->d < best->d || (k->d == best->d && best->rows < rows))
+    for (const struct decode_kernel *k = tables[i]; k->func; k++)
+      if (k->dtype == p->dtype && k->kv == p->kv && k->d >= d && resident(k, dev) &&
+          (!best || better(k, best, p)))
         best = k;
-    }
   return best;
 }
 
