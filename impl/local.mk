@@ -52,6 +52,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/decode-line.cuh \
   impl/cuda/decode-load.cuh \
   impl/cuda/decode-merge.cuh \
+  impl/cuda/decode-operands.cuh \
   impl/cuda/decode-rows.cuh \
   impl/cuda/flash-bwd-sm80.c \
   impl/cuda/flash-bwd-sm80.cuh \
