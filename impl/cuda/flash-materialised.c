@@ -11,6 +11,9 @@
 
 #include "impl/cuda/flash-materialised.h"
 
+/* Of S and P. What is there to show bits need not be in the tables of speed. */
+#define LIMIT_GIB 1.75
+
 extern const struct attn_impl attn_cuda_flash_sm80;
 
 /* Bytes of each array in the workspace, in this order. */
@@ -72,7 +75,7 @@ static size_t workspace(const struct attn_problem *p, const struct attn_device *
 
 static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
 {
-  static _Thread_local char reason[96];
+  static _Thread_local char reason[128];
   const char *no = p->op == ATTN_BWD ? "forward only"
                    : p->page         ? "no paged cache"
                                      : attn_cuda_flash_sm80.unsupported(p, dev);
@@ -80,11 +83,11 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return no;
   if (!choose(p) || choose(p)->scores.smem > dev->sram_bytes)
     return "the tiles do not fit this device's shared memory";
-  double cells = (double)p->b * p->hq * (p->sq + 64.0) * (p->sk + 128.0);
-  if (6 * cells < 0.4 * dev->memory_bytes)
+  double gib = 6. * p->b * p->hq * (p->sq + 64.) * (p->sk + 128.) / 0x1p30;
+  if (gib < LIMIT_GIB)
     return NULL;
-  snprintf(reason, sizeof reason, "S and P take %.4g GiB; the card has %.4g GiB",
-           6 * cells / 0x1p30, dev->memory_bytes / 0x1p30);
+  snprintf(reason, sizeof reason,
+           "S and P take %.4g GiB; it compares bits, for which %g GiB are enough", gib, LIMIT_GIB);
   return reason;
 }
 
