@@ -73,9 +73,14 @@ libattnbench_a_SOURCES += \
   impl/cuda/flash-bwd-sm90.cuh \
   impl/cuda/flash-bwd-sm90.h \
   impl/cuda/flash-bwd-sm90-d64.cu \
+  impl/cuda/flash-bwd-sm90-d64-options.cu \
   impl/cuda/flash-bwd-sm90-d128.cu \
+  impl/cuda/flash-bwd-sm90-d128-options.cu \
   impl/cuda/flash-bwd-sm90-d256.cu \
+  impl/cuda/flash-bwd-sm90-d256-options.cu \
   impl/cuda/flash-bwd-sm90-d256-twopass.cu \
+  impl/cuda/flash-bwd-sm90-ends.cuh \
+  impl/cuda/flash-bwd-sm90-options.cuh \
   impl/cuda/flash-bwd-sm90-roles.cuh \
   impl/cuda/flash-bwd-sm90-split.cuh \
   impl/cuda/flash-bwd-sm90-twopass.cuh \
@@ -117,8 +122,11 @@ cuda_objects += \
   impl/cuda/flash-sm80-d256.o \
   impl/cuda/flash-materialised-kernels.o \
   impl/cuda/flash-bwd-sm90-d64.o \
+  impl/cuda/flash-bwd-sm90-d64-options.o \
   impl/cuda/flash-bwd-sm90-d128.o \
+  impl/cuda/flash-bwd-sm90-d128-options.o \
   impl/cuda/flash-bwd-sm90-d256.o \
+  impl/cuda/flash-bwd-sm90-d256-options.o \
   impl/cuda/flash-bwd-sm90-d256-twopass.o \
   impl/cuda/flash-sm90-d64.o \
   impl/cuda/flash-sm90-d64-options.o \

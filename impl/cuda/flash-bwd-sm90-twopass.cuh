@@ -1,54 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * flash-bwd-sm90-twopass.cuh - the main passes of the Hopper backward for head_dim up to 256 where
- * adding up dQ in memory costs more than computing the scores a second time: if the order matters,
- * and if few keys share the cost.  Two passes, without atomics, the same bits every time:
+ * the order in which dQ is added matters, so that waiting for turns would cost more than computing
+ * the scores a second time.  Two passes, without atomics, the same bits every time:
  *
- *   dK, dV  A block owns 64 keys and walks the queries.  The registers of a warpgroup hold only one
- *           of dK and dV, so the first computes S = K Q^T, P and dV += P^T dO, the second
- *           dP = V dO^T, dS and dK += dS^T Q.  P (fp32) goes from a thread of the first to the same
- *           thread of the second through shared memory.
+ *   dK, dV  flash-bwd-sm90-roles.cuh, without its dQ
  *   dQ      A block owns 128 queries, 64 a warpgroup, and walks the keys: S = Q K^T, dP = dO V^T,
- *           dQ += dS K.
+ *           dQ += dS K; the scores of the next step beside the gradients of the present one.
  *
- * In all of them the scores of the next step are computed beside the gradients of the present one.
- *
- * Measured on an H200, bf16, TF/s full and causal: sequence 8k deterministic 395, 415, where one
- * pass (flash-bwd-sm90-roles.cuh, which has the other comparisons) has 256, 253, cuDNN 280, 324.
- * Of the time the pass for dQ takes 38 %.
+ * Measured on an H200, bf16, TF/s without a mask and causal: sequence 8k deterministic 395, 415,
+ * cuDNN 280, 324; one pass by turns 256, 253.  Of the time the pass for dQ takes 38 %.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_TWOPASS_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_TWOPASS_CUH
 
-#include "impl/cuda/flash-bwd-sm90.cuh"
-
-template <class T_, int PREGS_, int CREGS_>
-struct bwd90_twopass {
-  typedef T_ T;
-  static constexpr int D = 256, KM = 64, KN = 64, THREADS = 384;
-  static constexpr int QSTAGES = 2, DOSTAGES = 2, PSTAGES = 2;
-  static constexpr int PREGS = PREGS_, CREGS = CREGS_;
-  static constexpr bool DQ_ADDED = false;
-  static constexpr int PANEL = 64 * 128, Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2;
-  static constexpr int P_BYTES = KM * KN * 4;
-  static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
-  static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, P0 = DO0 + DOSTAGES * Q_BYTES;
-  static constexpr int LSE0 = P0 + PSTAGES * P_BYTES;
-  static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, BARS = DSUM0 + DOSTAGES * KM * 4;
-  /* barriers, 8 bytes each */
-  static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8;
-  static constexpr int Q_FULL = V_FULL + 8, Q_EMPTY = Q_FULL + 8 * QSTAGES;
-  static constexpr int DO_FULL = Q_EMPTY + 8 * QSTAGES, DO_EMPTY = DO_FULL + 8 * DOSTAGES;
-  static constexpr int P_FULL = DO_EMPTY + 8 * DOSTAGES, P_EMPTY = P_FULL + 8 * PSTAGES;
-  static constexpr int TILE = (P_EMPTY + 8 * PSTAGES + 15) / 16 * 16;
-  static constexpr int SMEM = TILE + BWD90_TILE_BYTES;
-  static_assert(SMEM <= 232448, "tile");
-};
+#include "impl/cuda/flash-bwd-sm90-roles.cuh"
 
 /* The pass for dQ: rows [0, 64) of a tile are the first warpgroup's, the rest the second's. */
-template <class T_, int PREGS_, int CREGS_>
+template <class T_, int PREGS_, int CREGS_, bool SCORE_ = false, bool DROP_ = false>
 struct bwd90_dq {
   typedef T_ T;
+  static constexpr bool SCORE = SCORE_, DROP = DROP_;
   static constexpr int D = 256, ROWS = 128, KN = 64, THREADS = 384, KSTAGES = 2;
   static constexpr int PREGS = PREGS_, CREGS = CREGS_;
   static constexpr int PANEL = 64 * 128, TILE_BYTES = 64 * D * 2;
@@ -60,196 +32,13 @@ struct bwd90_dq {
   static_assert(SMEM <= 232448, "tile");
 };
 
-/* The or of all, to make something wait for them. */
-template <int N>
-SM90_DEV uint32_t bwd90_or(const float (&x)[N])
-{
-  uint32_t all = 0;
-#pragma unroll
-  for (int i = 0; i < N; i++)
-    all |= __float_as_uint(x[i]);
-  return all;
-}
-
-/* ---- dK, dV ---------------------------------------------------------------------------------- */
-
-/* First warpgroup, from S of step i in flight to P in registers and on its way to the second. */
-template <class C>
-SM90_DEV void bwd90_give_p(const bwd90_lane &w, const bwd90_params &p, const bwd90_band &band,
-                           int m, int i, float (&S)[32])
-{
-  const int qs = i % C::QSTAGES, ps = i % C::PSTAGES, quad = w.lane & 3;
-  const uint32_t give = w.smem + C::P0 + ps * C::P_BYTES + (32 * w.warp + w.lane) * 16;
-  pin(S);
-  if (bwd90_masked(p, band, m * C::KM, C::KM))
-    bwd90_mask(p, band, 16 * w.warp + w.lane / 4, m * C::KM + 2 * quad, S);
-  bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 8 * quad);
-  fence_proxy_async(); /* lse2 has been read, TMA may write there */
-  bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
-  mbar_wait(w.smem + C::P_EMPTY + 8 * ps, (i / C::PSTAGES % 2 ^ 1) ^ (bwd90_or(S) & p.zero));
-#pragma unroll
-  for (int j = 0; j < 8; j++)
-    sts_v4(give + 2048 * j, S[4 * j], S[4 * j + 1], S[4 * j + 2], S[4 * j + 3]);
-  bwd90_arrive(w, C::P_FULL + 8 * ps);
-}
-
-template <class C>
-SM90_DEV void bwd90_first(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                          float (&dV)[128])
-{
-  const int lo = bwd90_uniform(t->lo), hi = bwd90_uniform(t->hi), last = (hi - lo) * p.group - 1;
-  const bwd90_band band = {bwd90_uniform(t->n0 - t->shift), bwd90_uniform(t->sk - t->n0)};
-  int m = lo;
-  float S[32];
-  uint32_t P[16];
-  undefine(dV);
-  mbar_wait(w.smem + C::K_FULL, 0);
-  mbar_wait(w.smem + C::Q_FULL, 0);
-  bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0);
-  wgmma_wait<0>();
-  bwd90_give_p<C>(w, p, band, m, 0, S);
-  bwd90_pack<typename C::T>(P, S);
-#pragma unroll 1
-  for (int i = 0; i < last; i++) {
-    const int qs = (i + 1) % C::QSTAGES, os = i % C::DOSTAGES;
-    mbar_wait(w.smem + C::Q_FULL + 8 * qs, (i + 1) / C::QSTAGES % 2);
-    bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0 + qs * C::Q_BYTES);
-    mbar_wait(w.smem + C::DO_FULL + 8 * os, i / C::DOSTAGES % 2);
-    bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
-    wgmma_wait<1>();
-    m = m + 1 < hi ? m + 1 : lo;
-    bwd90_give_p<C>(w, p, band, m, i + 1, S);
-    wgmma_wait<0>();
-    pin(dV);
-    bwd90_arrive(w, C::DO_EMPTY + 8 * os);
-    bwd90_pack<typename C::T>(P, S);
-  }
-  mbar_wait(w.smem + C::DO_FULL + 8 * (last % C::DOSTAGES), last / C::DOSTAGES % 2);
-  bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + last % C::DOSTAGES * C::Q_BYTES, last > 0);
-  wgmma_wait<0>();
-  pin(dV);
-}
-
-/* Second warpgroup, from dP of step i in flight to dS in its place. */
-template <class C>
-SM90_DEV void bwd90_take_p(const bwd90_lane &w, int i, float (&dP)[32])
-{
-  const int os = i % C::DOSTAGES, ps = i % C::PSTAGES;
-  const uint32_t take = w.smem + C::P0 + ps * C::P_BYTES + (32 * w.warp + w.lane) * 16;
-  const uint32_t dsum = w.smem + C::DSUM0 + os * C::KM * 4 + 8 * (w.lane & 3);
-  float P[4];
-  pin(dP);
-  mbar_wait(w.smem + C::P_FULL + 8 * ps, i / C::PSTAGES % 2);
-#pragma unroll
-  for (int j = 0; j < 8; j++) {
-    *(float4 *)P = lds_v4(take + 2048 * j);
-    bwd90_ds<4>(dP + 4 * j, P, dsum + 32 * j);
-  }
-  bwd90_arrive(w, C::P_EMPTY + 8 * ps);
-  fence_proxy_async();
-  bwd90_arrive(w, C::DO_EMPTY + 8 * os);
-}
-
-template <class C>
-SM90_DEV void bwd90_second(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                           float (&dK)[128])
-{
-  const int last = bwd90_uniform((t->hi - t->lo) * p.group) - 1;
-  float dP[32];
-  uint32_t dS[16];
-  undefine(dK);
-  mbar_wait(w.smem + C::V_FULL, 0);
-  mbar_wait(w.smem + C::DO_FULL, 0);
-  bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0);
-  wgmma_wait<0>();
-  bwd90_take_p<C>(w, 0, dP);
-  bwd90_pack<typename C::T>(dS, dP);
-#pragma unroll 1
-  for (int i = 0; i < last; i++) {
-    const int qs = i % C::QSTAGES, os = (i + 1) % C::DOSTAGES;
-    mbar_wait(w.smem + C::DO_FULL + 8 * os, (i + 1) / C::DOSTAGES % 2);
-    bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0 + os * C::Q_BYTES);
-    bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, i > 0);
-    wgmma_wait<1>();
-    bwd90_take_p<C>(w, i + 1, dP);
-    /* a branch that follows dS keeps the wait for dK behind it */
-    mbar_wait(w.smem + C::V_FULL, bwd90_or(dP) & p.zero);
-    wgmma_wait<0>();
-    pin(dK);
-    bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
-    bwd90_pack<typename C::T>(dS, dP);
-  }
-  bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + last % C::QSTAGES * C::Q_BYTES, last > 0);
-  wgmma_wait<0>();
-  pin(dK);
-}
-
-template <class C>
-SM90_DEV void bwd90_consume(const bwd90_lane &w, const bwd90_params &p,
-                            const volatile bwd90_tile *t)
-{
-  float acc[128];
-  if (t->lo >= t->hi) {
-#pragma unroll
-    for (int i = 0; i < 128; i++)
-      acc[i] = 0;
-  } else if (w.wg == 0) {
-    bwd90_first<C>(w, p, t, acc);
-  } else {
-    bwd90_second<C>(w, p, t, acc);
-  }
-  const attn_tensor &out = w.wg == 0 ? p.dv : p.dk;
-  bwd90_store_kv<typename C::T>(out, t, t->n0, w.warp, w.lane, w.wg == 0 ? p.dv_cols : p.d,
-                                w.wg == 0 ? 1.f : p.scale, acc);
-}
-
-template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_bwd_dkv_sm90(const __grid_constant__ CUtensorMap mq,
-                       const __grid_constant__ CUtensorMap mk,
-                       const __grid_constant__ CUtensorMap mv,
-                       const __grid_constant__ CUtensorMap mdo,
-                       const __grid_constant__ bwd90_params p)
-{
-  extern __shared__ __align__(1024) uint8_t shared[];
-  const uint32_t smem = smem_addr(shared);
-  const volatile bwd90_tile *tile = (const volatile bwd90_tile *)(shared + C::TILE);
-  if (threadIdx.x == 0) {
-    *(bwd90_tile *)(shared + C::TILE) = bwd90_decode<C>(p);
-    mbar_init(smem + C::K_FULL, 1);
-    mbar_init(smem + C::V_FULL, 1);
-    for (int i = 0; i < 2; i++) {
-      mbar_init(smem + C::Q_FULL + 8 * i, 1);
-      mbar_init(smem + C::Q_EMPTY + 8 * i, 8);
-      mbar_init(smem + C::DO_FULL + 8 * i, 1);
-      mbar_init(smem + C::DO_EMPTY + 8 * i, 8);
-      mbar_init(smem + C::P_FULL + 8 * i, 4);
-      mbar_init(smem + C::P_EMPTY + 8 * i, 4);
-    }
-    mbar_init_fence();
-  }
-  __syncthreads();
-  await_kernel_before();
-  admit_next_kernel();
-  const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
-  if (wg == 0) {
-    regs_give<C::PREGS>();
-    if (threadIdx.x == 0 && tile->lo < tile->hi)
-      bwd90_produce<C>(smem, tile, &mq, &mk, &mv, &mdo, p);
-  } else {
-    regs_take<C::CREGS>();
-    bwd90_consume<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);
-  }
-}
-
-/* ---- dQ -------------------------------------------------------------------------------------- */
-
 /* Queries m0.. of one head, key blocks [lo, hi). */
 struct bwd90_qtile {
   int m0, head, kv_head, lo, hi;
   int sq, sk, shift;
   int seq, row_q, acc; /* index in the batch (0 if packed), first row of Q, first padded row */
   int q_row, q_at, k_row, k_at; /* tensor map coordinates of the first row: row, batch */
+  int batch;                    /* sequence, packed or not */
 };
 static_assert(sizeof(bwd90_qtile) <= 64, "tile");
 
@@ -265,6 +54,7 @@ SM90_DEV bwd90_qtile bwd90_decode_q(const bwd90_params &p)
   t.m0 = (blocks - 1 - block) * C::ROWS;
   t.head = head - seq * p.hq;
   t.kv_head = t.head / p.group;
+  t.batch = seq;
   t.seq = p.cu_q ? 0 : seq;
   t.row_q = row_q;
   t.sq = p.cu_q ? p.cu_q[seq + 1] - row_q : p.sq;
@@ -342,6 +132,31 @@ SM90_DEV void bwd90_exp_rows(const bwd90_params &p, const bwd90_row_stats &r, in
     S[i] = ex2(fmaf(S[i], p.c, -r.lse[i / 2 % 2]));
 }
 
+/* Raw scores become P', as in bwd90_options; row: this thread's upper query, from: its first key.
+ */
+template <class C>
+SM90_DEV void bwd90_options_rows(const bwd90_params &p, const bwd90_row_stats &r,
+                                 const bwd90_head &h, int sk, int shift, int row, int from,
+                                 float (&S)[32])
+{
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      uint32_t up = ~0u, down = ~0u;
+      if (C::DROP)
+        attn_dropout_words(p.drop_seed, h.key, row, from + 16 * j + e, &up, &down);
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int key = from + 16 * j + 8 * (i / 2) + e, at = r.at[i % 2];
+        const uint32_t word = i % 2 ? down : up, slice = i / 2 ? word >> 16 : word & 0xffff;
+        bwd90_weight(p, h, row + 8 * (i % 2) + shift - key,
+                     key >= sk || key > at + p.right || key < at - p.left,
+                     !C::DROP || slice >= p.drop_threshold, r.lse[i % 2], S[8 * j + 2 * i + e]);
+      }
+    }
+}
+
 /* The keys [n0, n0 + 64) need a mask for the queries [m, m + 64)? */
 SM90_DEV bool bwd90_masked_rows(const bwd90_params &p, int sk, int m, int shift, int n0)
 {
@@ -350,13 +165,18 @@ SM90_DEV bool bwd90_masked_rows(const bwd90_params &p, int sk, int m, int shift,
 
 /* dS of a step as an operand, from P and dP */
 template <class C>
-SM90_DEV void bwd90_ds_rows(const bwd90_row_stats &r, const float (&P)[32], const float (&dP)[32],
-                            uint32_t (&dS)[16])
+SM90_DEV void bwd90_ds_rows(const bwd90_params &p, const bwd90_row_stats &r, const float (&P)[32],
+                            const float (&dP)[32], uint32_t (&dS)[16])
 {
 #pragma unroll
   for (int i = 0; i < 16; i++) {
     const float d = r.dsum[i % 2];
-    dS[i] = pack2(typename C::T(), P[2 * i] * (dP[2 * i] - d), P[2 * i + 1] * (dP[2 * i + 1] - d));
+    if (C::SCORE)
+      dS[i] = pack2(typename C::T(), bwd90_ds_option(p, P[2 * i], dP[2 * i], d),
+                    bwd90_ds_option(p, P[2 * i + 1], dP[2 * i + 1], d));
+    else
+      dS[i] =
+          pack2(typename C::T(), P[2 * i] * (dP[2 * i] - d), P[2 * i + 1] * (dP[2 * i + 1] - d));
   }
 }
 
@@ -376,12 +196,26 @@ SM90_DEV bwd90_row_stats bwd90_read_stats(const bwd90_lane &w, const bwd90_param
   return r;
 }
 
+/* S becomes P or P'; the keys are n0.. */
+template <class C>
+SM90_DEV void bwd90_probs_rows(const bwd90_lane &w, const bwd90_params &p,
+                               const volatile bwd90_qtile *t, const bwd90_row_stats &r, int n0,
+                               float (&S)[32])
+{
+  const int sk = bwd90_uniform(t->sk), m = bwd90_uniform(t->m0 + 64 * w.wg);
+  const int shift = bwd90_uniform(t->shift), quad = w.lane & 3;
+  if constexpr (C::SCORE)
+    bwd90_options_rows<C>(p, r, bwd90_head_of(p, t->batch, t->head), sk, sk - t->sq,
+                          m + 16 * w.warp + w.lane / 4, n0 + 2 * quad, S);
+  else
+    bwd90_exp_rows(p, r, sk, n0, quad, bwd90_masked_rows(p, sk, m, shift, n0), S);
+}
+
 template <class C>
 SM90_DEV void bwd90_dq_steps(const bwd90_lane &w, const bwd90_params &p,
                              const volatile bwd90_qtile *t, float (&dQ)[128])
 {
-  const int lo = bwd90_uniform(t->lo), steps = bwd90_uniform(t->hi) - lo, sk = bwd90_uniform(t->sk);
-  const int m = bwd90_uniform(t->m0 + 64 * w.wg), shift = bwd90_uniform(t->shift);
+  const int lo = bwd90_uniform(t->lo), steps = bwd90_uniform(t->hi) - lo;
   const uint32_t q = w.smem + C::Q0 + w.wg * C::TILE_BYTES, g = q + C::DO0 - C::Q0;
   const bwd90_row_stats r = bwd90_read_stats<C>(w, p, t);
   float S[32], dP[32];
@@ -397,9 +231,8 @@ SM90_DEV void bwd90_dq_steps(const bwd90_lane &w, const bwd90_params &p,
   pin(S);
   pin(dP);
   bwd90_arrive(w, C::V_EMPTY);
-  bwd90_exp_rows(p, r, sk, lo * C::KN, w.lane & 3, bwd90_masked_rows(p, sk, m, shift, lo * C::KN),
-                 S);
-  bwd90_ds_rows<C>(r, S, dP, dS);
+  bwd90_probs_rows<C>(w, p, t, r, lo * C::KN, S);
+  bwd90_ds_rows<C>(p, r, S, dP, dS);
 #pragma unroll 1
   for (int i = 1; i < steps; i++) {
     const int ks = i % C::KSTAGES, before = (i - 1) % C::KSTAGES, n0 = (lo + i) * C::KN;
@@ -408,7 +241,7 @@ SM90_DEV void bwd90_dq_steps(const bwd90_lane &w, const bwd90_params &p,
     bwd90_issue_grad<C>(dQ, dS, w.smem + C::K0 + before * C::TILE_BYTES, i > 1);
     wgmma_wait<1>();
     pin(S);
-    bwd90_exp_rows(p, r, sk, n0, w.lane & 3, bwd90_masked_rows(p, sk, m, shift, n0), S);
+    bwd90_probs_rows<C>(w, p, t, r, n0, S);
     mbar_wait(w.smem + C::V_FULL, (i % 2) ^ (bwd90_or(S) & p.zero));
     bwd90_issue_score<C>(dP, g, w.smem + C::V0);
     wgmma_wait<1>();
@@ -417,7 +250,7 @@ SM90_DEV void bwd90_dq_steps(const bwd90_lane &w, const bwd90_params &p,
     wgmma_wait<0>();
     pin(dP);
     bwd90_arrive(w, C::V_EMPTY);
-    bwd90_ds_rows<C>(r, S, dP, dS);
+    bwd90_ds_rows<C>(p, r, S, dP, dS);
   }
   bwd90_issue_grad<C>(dQ, dS, w.smem + C::K0 + (steps - 1) % C::KSTAGES * C::TILE_BYTES, steps > 1);
   wgmma_wait<0>();
@@ -478,12 +311,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   await_kernel_before();
 }
 
-template <class T>
+template <class T, bool SCORE = false, bool DROP = false>
 static bwd90_kernel bwd90_twopass_row(const char *name, int uses)
 {
-  typedef bwd90_twopass<T, 24, 240> C;
-  typedef bwd90_dq<T, 24, 240> Q;
-  bwd90_kernel k = bwd90_row<C>(name, uses, (const void *)flash_bwd_dkv_sm90<C>);
+  typedef bwd90_roles<T, 24, 240, false, SCORE, DROP> C;
+  typedef bwd90_dq<T, 24, 240, SCORE, DROP> Q;
+  bwd90_kernel k = bwd90_row<C>(name, uses, (const void *)flash_bwd_roles_sm90<C>);
   k.dq = (const void *)flash_bwd_dq_sm90<Q>;
   k.dq_rows = Q::ROWS;
   k.dq_smem = Q::SMEM;

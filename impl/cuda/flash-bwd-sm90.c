@@ -10,15 +10,16 @@
 
 #include "impl/cuda/flash-bwd-sm90.h"
 #include "impl/cuda/tensor-map.h"
+#include "impl/dropout.h"
 
 /* Q, dO and the accumulators of dQ of the heads that are scheduled together: they share a Hopper's
  * L2 with what streams through. */
 #define SECTION_BYTES (40 << 20)
 #define ALIGN 1024
 
-/* Mean number of keys that a query sees, up to which a problem is short: at head_dim 256 two passes
- * are faster at 1k, 2k and 4k (by 6, 4 and 1 %), slower at 8k (by 5 % without a mask, 1 % with). */
-#define SHORT_KEYS 5120
+/* Mean number of keys that a query sees, up to which a problem is short: sequence 2k under a causal
+ * mask is, without one it is not. */
+#define SHORT_KEYS 1024
 
 static int kind_of(const struct attn_problem *p)
 {
@@ -31,12 +32,16 @@ static int kind_of(const struct attn_problem *p)
 const struct bwd90_kernel *attn_flash_bwd_sm90_choose(const struct attn_problem *p)
 {
   static const struct bwd90_kernel *const tables[] = {
-      attn_flash_bwd_sm90_d64, attn_flash_bwd_sm90_d128, attn_flash_bwd_sm90_d256,
-      attn_flash_bwd_sm90_d256_twopass};
+      attn_flash_bwd_sm90_d64,         attn_flash_bwd_sm90_d128,
+      attn_flash_bwd_sm90_d256,        attn_flash_bwd_sm90_d256_twopass,
+      attn_flash_bwd_sm90_d64_options, attn_flash_bwd_sm90_d128_options,
+      attn_flash_bwd_sm90_d256_options};
+  bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
   int kind = kind_of(p);
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     for (const struct bwd90_kernel *k = tables[i]; k->main; k++)
-      if (k->dtype == p->dtype && p->d <= k->d && p->dv <= k->d && (k->uses & kind))
+      if (k->dtype == p->dtype && p->d <= k->d && p->dv <= k->d && (k->uses & kind) &&
+          k->score == score && k->drop == drop)
         return k;
   return NULL;
 }
@@ -71,8 +76,6 @@ const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
     return "head dim must be a multiple of 8 (16-byte rows)";
   if (p->page)
     return "there is no gradient of paged KV";
-  if (p->softcap > 0 || p->alibi || p->dropout_p > 0)
-    return "softcap, alibi and dropout are not in this kernel";
   if (p->scale < 0)
     return "a negative scale turns the mask around";
   if (p->sq >= BWD90_UNLIMITED / 2 || p->sk >= BWD90_UNLIMITED / 2)
@@ -93,25 +96,56 @@ static size_t align_up(size_t bytes)
   return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Turn counters, lse2, dsum, dqacc, in this order. */
-struct layout {
-  size_t lse2, dsum, dqacc, end;
+/* Key blocks that several blocks share, so that the last round of equal tiles is not one of few:
+ * `left` of them are left over after full rounds, and shared by `parts` blocks each. */
+struct shares {
+  int32_t left, parts; /* parts: 0 if none is shared */
 };
 
-static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, bool turns)
+#define MOST_PARTS 5
+
+static struct shares shares_of(const struct attn_problem *p, const struct attn_device *dev,
+                               const struct bwd90_kernel *k, bool turns)
+{
+  int64_t n = dev->multiprocessors, tiles = p->b * p->hkv * ceil_div(p->sk, k->kn);
+  struct shares s = {.left = (int32_t)(n > 0 ? tiles % n : 0)};
+  double least = 1;
+  if (p->mask != ATTN_MASK_NONE || p->nruns || turns || s.left == 0 || n > BWD90_SHARED)
+    return s;
+  for (int parts = 2; parts <= MOST_PARTS && parts <= ceil_div(p->sq, k->km); parts++) {
+    double rounds = (double)ceil_div((int64_t)s.left * parts, n) / parts;
+    if (rounds < least - 1e-9) {
+      least = rounds;
+      s.parts = parts;
+    }
+  }
+  return s;
+}
+
+/* Turn counters, lse2, dsum, dqacc, counters and sums of shared key blocks, in this order. */
+struct layout {
+  size_t lse2, dsum, dqacc, joined, shared, end;
+};
+
+static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, bool turns,
+                               struct shares s)
 {
   struct layout l;
   l.lse2 = turns ? align_up(padded / k->km * BWD90_TURNS * sizeof(int32_t)) : 0;
   l.dsum = l.lse2 + align_up(padded * sizeof(float));
   l.dqacc = l.dsum + align_up(padded * sizeof(float));
-  l.end = l.dqacc + (k->dq ? 0 : padded * k->d * sizeof(float));
+  l.joined = l.dqacc + (k->dq ? 0 : align_up(padded * k->d * sizeof(float)));
+  l.shared = l.joined + (s.parts ? align_up(2 * BWD90_SHARED * sizeof(int32_t)) : 0);
+  l.end =
+      l.shared + (s.parts ? (size_t)s.left * (s.parts - 1) * 2 * k->kn * k->d * sizeof(float) : 0);
   return l;
 }
 
 size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct attn_device *dev)
 {
   const struct bwd90_kernel *k = attn_flash_bwd_sm90_choose(p);
-  return layout_of(k, padded_total(p, k->km), p->deterministic && !k->dq).end;
+  bool turns = p->deterministic && !k->dq;
+  return layout_of(k, padded_total(p, k->km), turns, shares_of(p, dev, k, turns)).end;
 }
 
 /* ---- plan ----------------------------------------------------------------------------------- */
@@ -131,6 +165,17 @@ static void plan_mask(const struct attn_problem *p, struct bwd90_params *a)
     a->left = window_side(p->window_left);
     a->right = window_side(p->window_right);
   }
+}
+
+static void plan_options(const struct attn_problem *p, struct bwd90_params *a)
+{
+  double scale = attn_problem_scale(p);
+  a->cap = (float)(p->softcap * M_LOG2E);
+  a->cap_scale = (float)(p->softcap > 0 ? scale / p->softcap : scale * M_LOG2E);
+  a->alibi = p->alibi;
+  a->drop_threshold = attn_dropout_threshold(p->dropout_p);
+  a->drop_seed = p->dropout_seed;
+  a->keep_scale = attn_dropout_scale(a->drop_threshold);
 }
 
 /* Equal tiles go head after head; unequal ones longest first, as many heads together as L2 holds.
@@ -191,7 +236,11 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
   a->scale = (float)attn_problem_scale(p);
   a->c = (float)(attn_problem_scale(p) * M_LOG2E);
   plan_mask(p, a);
+  plan_options(p, a);
   plan_order(p, dev, a, plan->turns);
+  struct shares s = shares_of(p, dev, k, plan->turns);
+  a->parts = s.parts;
+  a->whole = (int32_t)(p->b * p->hkv * a->blocks) - (s.parts ? s.left : 0);
   if ((k->main &&
        cudaFuncSetAttribute(k->main, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)) ||
       (k->dq &&
@@ -205,7 +254,9 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
 static void place(const struct bwd90_plan *plan, const struct attn_args *args,
                   struct bwd90_params *a)
 {
-  struct layout l = layout_of(plan->kernel, plan->padded, plan->turns);
+  int32_t left = a->parts ? a->b * a->hkv * a->blocks - a->whole : 0;
+  struct shares s = {left, a->parts};
+  struct layout l = layout_of(plan->kernel, plan->padded, plan->turns, s);
   char *w = args->workspace;
   a->o = args->o;
   a->dout = args->dout;
@@ -217,6 +268,8 @@ static void place(const struct bwd90_plan *plan, const struct attn_args *args,
   a->lse2 = (float *)(w + l.lse2);
   a->dsum = (float *)(w + l.dsum);
   a->dqacc = (float *)(w + l.dqacc);
+  a->joined = (int32_t *)(w + l.joined);
+  a->shared = (float *)(w + l.shared);
   if (plan->ragged) {
     a->cu_q = args->cu_seqlens_q;
     a->cu_k = args->cu_seqlens_k;
@@ -272,6 +325,7 @@ int attn_flash_bwd_sm90_run(const struct bwd90_plan *plan, const struct attn_arg
   CUtensorMap q, key, v, dout;
   void *before_after[] = {&a}, *tiles[] = {&q, &key, &v, &dout, &a};
   int64_t rows = (int64_t)a.b * a.hq * a.qblocks, keys = (int64_t)a.b * a.hkv * a.blocks;
+  keys += a.parts ? (keys - a.whole) * (a.parts - 1) : 0;
   int64_t dq = k->dq ? (int64_t)a.b * a.hq * ceil_div(a.sq, k->dq_rows) : 0;
   int st;
   if (!aligned(args))

@@ -58,6 +58,8 @@ struct bwd90_tile {
   int seq, row_k; /* of the sequence: index in the batch (0 if packed), first row of K */
   int q_row, q_at, k_row, k_at; /* tensor map coordinates of the first row: row, batch */
   int acc, head;                /* of the first query head: padded row, index */
+  int batch;                    /* sequence, packed or not */
+  int part;                     /* of a shared key block; else -1 */
 };
 
 SM90_DEV int bwd90_acc(const bwd90_params &p, int seq, int row_q, int km)
@@ -81,11 +83,22 @@ SM90_DEV void bwd90_range(const bwd90_params &p, bwd90_tile &t, int km, int kn)
   }
 }
 
+/* Leaves a block its part of a shared key block's queries. */
+SM90_DEV void bwd90_share(const bwd90_params &p, bwd90_tile &t)
+{
+  const int lo = t.lo, n = t.hi - lo;
+  if (t.part < 0)
+    return;
+  t.lo = t.start = lo + n * t.part / p.parts;
+  t.hi = lo + n * (t.part + 1) / p.parts;
+}
+
 template <class C>
 SM90_DEV bwd90_tile bwd90_decode(const bwd90_params &p)
 {
   bwd90_tile t;
-  const int n = blockIdx.x, heads = p.b * p.hkv;
+  const int beyond = blockIdx.x - p.whole, heads = p.b * p.hkv;
+  const int n = beyond < 0 ? blockIdx.x : p.whole + beyond / p.parts;
   const int s = n / (p.section * p.blocks), r = n - s * p.section * p.blocks;
   const int here = min(p.section, heads - s * p.section);
   const int block = r / here, head = s * p.section + r - block * here, seq = head / p.hkv;
@@ -93,6 +106,7 @@ SM90_DEV bwd90_tile bwd90_decode(const bwd90_params &p)
   t.n0 = (p.backwards ? p.blocks - 1 - block : block) * C::KN;
   t.kv_head = head - seq * p.hkv;
   t.head = t.kv_head * p.group;
+  t.batch = seq;
   t.seq = p.cu_q ? 0 : seq;
   t.row_k = p.cu_q ? p.cu_k[seq] : 0;
   t.sq = p.cu_q ? p.cu_q[seq + 1] - row_q : p.sq;
@@ -106,12 +120,14 @@ SM90_DEV bwd90_tile bwd90_decode(const bwd90_params &p)
   t.k_row = (p.cu_q ? p.sk - t.sk : 0) + t.n0;
   t.k_at = p.cu_q ? t.row_k + t.sk : seq;
   bwd90_range(p, t, C::KM, C::KN);
+  t.part = beyond < 0 ? -1 : beyond % p.parts;
+  bwd90_share(p, t);
   return t;
 }
 
 /* The tile is computed once and read from shared memory by those who need a part of it. */
-#define BWD90_TILE_BYTES 64
-static_assert(sizeof(bwd90_tile) == BWD90_TILE_BYTES, "tile");
+#define BWD90_TILE_BYTES 80
+static_assert(sizeof(bwd90_tile) <= BWD90_TILE_BYTES, "tile");
 
 /* How many key blocks add to query block m before this one does.  At most 2^22 query blocks times
  * the blocks that a device holds: no product here needs more than 31 bits, and a 64-bit division
@@ -311,188 +327,6 @@ SM90_DEV void bwd90_issue_grad(float (&acc)[128], const uint32_t (&X)[16], uint3
   for (int k = 0; k < 4; k++)
     wgmma<typename C::T, 256>::template rs<1>(acc, X + 4 * k, desc(b + k * 128), k > 0 ? 1 : add);
   wgmma_commit();
-}
-
-/* ---- epilogue -------------------------------------------------------------------------------- */
-
-/* Writes a warp's 16 rows x 2N columns of an accumulator; row: of this thread, its upper one. */
-template <class T, int N>
-SM90_DEV void bwd90_store(uint16_t *out, int64_t stride, int row, int rows, int cols, float factor,
-                          int lane, const float (&x)[N])
-{
-#pragma unroll
-  for (int j = 0; j < N / 16; j++) {
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      uint32_t r[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        r[i] =
-            pack2(T(), x[16 * j + 4 * i + 2 * h] * factor, x[16 * j + 4 * i + 2 * h + 1] * factor);
-      quad_swap(r, lane);
-      const int col = 32 * j + 8 * (lane & 3);
-      if (row + 8 * h < rows && col < cols)
-        *(uint4 *)(out + (row + 8 * h) * stride + col) = make_uint4(r[0], r[1], r[2], r[3]);
-    }
-  }
-}
-
-SM90_DEV uint16_t *bwd90_at(const attn_tensor &t, int64_t seq, int64_t row, int64_t head)
-{
-  return (uint16_t *)t.data + seq * t.sb + row * t.ss + head * t.sh;
-}
-
-/* dK or dV: 64 rows of a warpgroup from row n, warp and lane within it. */
-template <class T, int N>
-SM90_DEV void bwd90_store_kv(const attn_tensor &out, const volatile bwd90_tile *t, int n, int warp,
-                             int lane, int cols, float factor, const float (&x)[N])
-{
-  uint16_t *base = bwd90_at(out, t->seq, t->row_k, t->kv_head);
-  bwd90_store<T>(base, out.ss, n + 16 * warp + lane / 4, t->sk, cols, factor, lane, x);
-}
-
-/* ---- before and after ------------------------------------------------------------------------ */
-
-/* A query block of one head. */
-struct bwd90_rows {
-  int m0, seq, head, sq, row_q;
-  int acc; /* its first padded row */
-};
-
-SM90_DEV bwd90_rows bwd90_rows_of(const bwd90_params &p, int km)
-{
-  bwd90_rows r;
-  const int head = blockIdx.x / p.qblocks;
-  r.m0 = (blockIdx.x - head * p.qblocks) * km;
-  r.seq = head / p.hq;
-  r.head = head - r.seq * p.hq;
-  r.row_q = p.cu_q ? p.cu_q[r.seq] : 0;
-  r.sq = p.cu_q ? p.cu_q[r.seq + 1] - r.row_q : p.sq;
-  r.acc = bwd90_acc(p, r.seq, r.row_q, km) + r.head * p.acc_sh + r.m0;
-  return r;
-}
-
-static __device__ __forceinline__ float2 bwd90_unpack(__nv_bfloat16, uint32_t x)
-{
-  return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
-}
-
-static __device__ __forceinline__ float2 bwd90_unpack(__half, uint32_t x)
-{
-  return __half22float2(*(const __half2 *)&x);
-}
-
-template <class T>
-SM90_DEV float bwd90_dot(uint4 a, uint4 b)
-{
-  const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const float2 u = bwd90_unpack(T(), x[i]), v = bwd90_unpack(T(), y[i]);
-    sum = fmaf(u.x, v.x, fmaf(u.y, v.y, sum));
-  }
-  return sum;
-}
-
-#define BWD90_ROW_THREADS 256
-
-template <class C>
-__global__ void __launch_bounds__(BWD90_ROW_THREADS)
-    flash_bwd_pre_sm90(const __grid_constant__ bwd90_params p)
-{
-  constexpr int LANES = C::D / 8, ROWS = BWD90_ROW_THREADS / LANES;
-  const bwd90_rows r = bwd90_rows_of(p, C::KM);
-  const int t = threadIdx.x, lane = t % LANES, seq = p.cu_q ? 0 : r.seq;
-  admit_next_kernel();
-  if (r.m0 >= r.sq)
-    return;
-  const uint16_t *o = bwd90_at(p.o, seq, r.row_q, r.head) + 8 * lane;
-  const uint16_t *g = bwd90_at(p.dout, seq, r.row_q, r.head) + 8 * lane;
-#pragma unroll
-  for (int i = 0; i < (C::KM + ROWS - 1) / ROWS; i++) {
-    const int k = i * ROWS + t / LANES, row = r.m0 + k;
-    float sum = 0, l = INFINITY;
-    if (row < r.sq && 8 * lane < p.dv_cols)
-      sum = bwd90_dot<typename C::T>(*(const uint4 *)(o + row * p.o.ss),
-                                     *(const uint4 *)(g + row * p.dout.ss));
-#pragma unroll
-    for (int step = LANES / 2; step; step /= 2)
-      sum += __shfl_xor_sync(~0u, sum, step);
-    if (lane || k >= C::KM)
-      continue;
-    if (row < r.sq)
-      l = p.lse[seq * p.lse_sb + r.head * p.lse_sh + r.row_q + row] * (float)M_LOG2E;
-    p.dsum[r.acc + k] = sum;
-    p.lse2[r.acc + k] = l == -INFINITY ? INFINITY : l;
-  }
-  if (!C::DQ_ADDED)
-    return;
-  float4 *acc = (float4 *)(p.dqacc + (int64_t)r.acc * C::D);
-#pragma unroll
-  for (int i = t; i < C::KM * C::D / 4; i += BWD90_ROW_THREADS)
-    acc[i] = make_float4(0, 0, 0, 0);
-  if (p.turns && t < BWD90_TURNS)
-    p.turns[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
-}
-
-template <class C>
-__global__ void __launch_bounds__(BWD90_ROW_THREADS)
-    flash_bwd_post_sm90(const __grid_constant__ bwd90_params p)
-{
-  const bwd90_rows r = bwd90_rows_of(p, C::KM);
-  const int part = threadIdx.x / 128, t = threadIdx.x % 128, warp = t / 32, lane = t % 32;
-  await_kernel_before();
-  if (r.m0 >= r.sq)
-    return;
-  const float *acc = p.dqacc + (int64_t)r.acc * C::D + part * 64 * C::DQN + 4 * t;
-  float x[C::DQN / 2];
-#pragma unroll
-  for (int j = 0; j < C::DQN / 8; j++)
-    *(float4 *)&x[4 * j] = __ldcg((const float4 *)(acc + 512 * j));
-  const int col = C::DQ_ROWS ? 0 : part * C::DQN, row = C::DQ_ROWS ? 64 * part : 0;
-  uint16_t *dq = bwd90_at(p.dq, p.cu_q ? 0 : r.seq, r.row_q, r.head) + col;
-  bwd90_store<typename C::T>(dq, p.dq.ss, r.m0 + row + 16 * warp + lane / 4, r.sq, p.d - col,
-                             p.scale, lane, x);
-}
-
-static constexpr enum attn_dtype bwd90_dtype(__nv_bfloat16)
-{
-  return ATTN_BF16;
-}
-
-static constexpr enum attn_dtype bwd90_dtype(__half)
-{
-  return ATTN_F16;
-}
-
-template <class C>
-static const void *bwd90_post()
-{
-  if constexpr (C::DQ_ADDED)
-    return (const void *)flash_bwd_post_sm90<C>;
-  else
-    return NULL;
-}
-
-/* A variant's row in a table. */
-template <class C>
-static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
-{
-  return {name,
-          uses,
-          (const void *)flash_bwd_pre_sm90<C>,
-          bwd90_post<C>(),
-          main,
-          bwd90_dtype(typename C::T()),
-          C::D,
-          C::KM,
-          C::KN,
-          C::THREADS,
-          C::SMEM,
-          NULL,
-          0,
-          0};
 }
 
 #endif

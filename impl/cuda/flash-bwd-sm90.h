@@ -28,6 +28,10 @@ struct bwd90_params {
   float *dsum;    /* padded rows: dO.O */
   float *dqacc;   /* padded rows x D: dQ / scale, a query block in the accumulators' order */
   int32_t *turns; /* deterministic: query blocks x BWD90_TURNS; else NULL */
+  /* Key blocks from `whole` on are shared by `parts` blocks each. */
+  int32_t *joined; /* 2 a shared key block: parts of a warpgroup that are there */
+  float *shared;   /* parts - 1 a shared key block: their dV, dK */
+  int32_t whole, parts;
   int64_t lse_sb, lse_sh;     /* elements */
   const int32_t *cu_q, *cu_k; /* ragged: b + 1 offsets; NULL: uniform */
   int32_t acc_sb, acc_sh;     /* padded rows from sequence to sequence, from head to head */
@@ -40,7 +44,13 @@ struct bwd90_params {
   int32_t topleft; /* query i sits at key i, not at key i + sk - sq */
   int32_t left, right; /* keys visible before and after that */
   float c, scale;      /* c = scale * log2(e) */
-  uint32_t zero;       /* 0, which the compiler does not know */
+  /* options: scores are cap * tanh(cap_scale * x), or cap_scale * x if cap is 0, in log2 units */
+  float cap, cap_scale;
+  float keep_scale; /* of the weights that dropout keeps */
+  uint32_t drop_threshold;
+  uint64_t drop_seed;
+  int32_t alibi;
+  uint32_t zero; /* 0, which the compiler does not know */
 };
 
 /* What decides which of several variants is the fastest; a problem is of one of these kinds. */
@@ -64,11 +74,18 @@ struct bwd90_kernel {
   int threads, smem;
   const void *dq; /* NULL: main adds dQ up for post; else there is no post, and this computes dQ */
   int dq_rows, dq_smem; /* a block of it has so many query rows */
+  bool score, drop;     /* with softcap and ALiBi; with dropout */
 };
+
+/* At most so many key blocks are shared by several blocks: fewer than a device has
+ * multiprocessors. */
+#define BWD90_SHARED 256
 
 /* Rows with main == NULL end a table; the first that fits and has this use is taken. */
 extern const struct bwd90_kernel attn_flash_bwd_sm90_d64[], attn_flash_bwd_sm90_d128[],
-    attn_flash_bwd_sm90_d256[], attn_flash_bwd_sm90_d256_twopass[];
+    attn_flash_bwd_sm90_d256[], attn_flash_bwd_sm90_d256_twopass[],
+    attn_flash_bwd_sm90_d64_options[], attn_flash_bwd_sm90_d128_options[],
+    attn_flash_bwd_sm90_d256_options[];
 
 struct bwd90_plan {
   const struct bwd90_kernel *kernel;

@@ -138,14 +138,26 @@ struct wgmma_tt;
     }                                                                                         \
   };
 
+#define SM90_R16 SM90_R0 "," SM90_R1
+#define SM90_F16 SM90_F8(0), SM90_F8(8)
 #define SM90_WGMMA_TT_ALL(T, TY)                   \
+  SM90_WGMMA_TT(T, TY, 32, 16, 16, 17, 18, 19, 20) \
   SM90_WGMMA_TT(T, TY, 64, 32, 32, 33, 34, 35, 36) \
+  SM90_WGMMA_TT(T, TY, 80, 40, 40, 41, 42, 43, 44) \
   SM90_WGMMA_TT(T, TY, 128, 64, 64, 65, 66, 67, 68)
 
 SM90_WGMMA_TT_ALL(__nv_bfloat16, "bf16")
 SM90_WGMMA_TT_ALL(__half, "f16")
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
+
+/* Lane 4i + j holds elements 2j, 2j + 1 of row i; afterwards of column i. */
+SM90_DEV uint32_t transpose_8x8(uint32_t x)
+{
+  uint32_t y;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
 
 /* x[i] of lane j of a quad changes places with x[j] of lane i. */
 SM90_DEV void quad_swap(uint32_t (&x)[4], int lane)

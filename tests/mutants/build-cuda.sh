@@ -17,6 +17,7 @@ sm80="impl/cuda/flash-sm80-d64.cu impl/cuda/flash-bwd-sm80-d64.cu impl/cuda/flas
   impl/cuda/flash-bwd-sm80.c"
 sm90="impl/cuda/flash-sm90-d64.cu impl/cuda/flash-sm90-d64-options.cu
   impl/cuda/flash-sm90-d64-paged.cu impl/cuda/flash-bwd-sm90-d64.cu
+  impl/cuda/flash-bwd-sm90-d64-options.cu
   impl/cuda/flash-sm90-schedule.cu impl/cuda/flash-sm90.c impl/cuda/flash-bwd-sm90.c
   impl/cuda/tensor-map.c"
 decode="impl/cuda/decode-d64.cu impl/cuda/decode-e4m3.cu impl/cuda/decode.c"

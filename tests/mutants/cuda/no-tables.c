@@ -15,4 +15,5 @@ const struct sm90_kernel attn_flash_sm90_d128[1], attn_flash_sm90_d256[1],
     attn_flash_sm90_d128_options[1], attn_flash_sm90_d256_options[1], attn_flash_sm90_d128_paged[1],
     attn_flash_sm90_d256_paged[1];
 const struct bwd90_kernel attn_flash_bwd_sm90_d128[1], attn_flash_bwd_sm90_d256[1],
-    attn_flash_bwd_sm90_d256_twopass[1];
+    attn_flash_bwd_sm90_d256_twopass[1], attn_flash_bwd_sm90_d128_options[1],
+    attn_flash_bwd_sm90_d256_options[1];
