@@ -156,14 +156,15 @@ REF_FN struct ref_error ref_weight_error(const struct ref_units *u, double w, do
   return f;
 }
 
-/* [6.2] absolute error of storing x in the type of P, x in units of `unit`; fp32 results below its
- * normal range may be flushed */
-REF_FN double ref_prob_rounding(const struct ref_units *u, double x, double unit)
+/* [6.2] absolute error of storing what is x up to an error of off in the type of P, in units of
+ * `unit`; fp32 results below its normal range may be flushed, and what lies above it may have been
+ * computed below */
+REF_FN double ref_prob_rounding(const struct ref_units *u, double x, double off, double unit)
 {
-  double small = x < REF_TINY * unit ? x : 0;
-  if (u->prob > 0 && x < REF_F16_MIN * unit)
-    small = fmax(small, fmin(x, u->eta * unit));
-  return u->prob * x + small;
+  double most = x + off, small = x - off < REF_TINY * unit ? fmin(most, REF_TINY * unit) : 0;
+  if (u->prob > 0 && most < REF_F16_MIN * unit)
+    small = fmax(small, fmin(most, u->eta * unit));
+  return u->prob * most + small;
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -191,8 +192,8 @@ REF_FN struct ref_weight ref_weight_of(const struct ref_units *u, const struct r
   k.g = ref_weight_error(u, k.w, s - row->lse, delta);
   double unit = u->normalize_first ? 1 : 1 / row->l, put;
   double others = row->n == 1 ? 0 : 1; /* then P is 1, whatever its score */
-  k.r.det = ref_prob_rounding(u, k.w + others * k.g.det, unit);
-  put = ref_prob_rounding(u, k.w + others * fmin(k.g.det, k.g.lin + u->lambda * k.g.rnd), unit);
+  k.r.det = ref_prob_rounding(u, k.w, others * k.g.det, unit);
+  put = ref_prob_rounding(u, k.w, others * fmin(k.g.det, k.g.lin + u->lambda * k.g.rnd), unit);
   k.r.lin = tied ? put : 0;
   k.r.rnd = tied ? 0 : put;
   if (u->sum_of_rounded) {
@@ -292,11 +293,11 @@ REF_FN struct ref_pair ref_pair_of(const struct ref_units *u, const struct ref_s
   double stored = u->score * fabs(z * vp->dot), d32 = ((double)p->dv + 4) * REF_U * row->dabs;
   double off = e.det + stored + d32 + fabs(row->dgiven), odd; /* of Y */
   double flat = 8 * REF_U * ax + py * (p->cap > 0 ? 4 * REF_U + 2 * u->tanh_rel : 0);
-  double kept = lever * (ay + off) * ref_prob_rounding(u, prob, 1), put;
+  double kept = lever * (ay + off) * ref_prob_rounding(u, prob, g.det, 1), put;
 
   k.ea.det =
       (prob + g.det) * lever * off + g.det * lever * ay + py * turn * delta->det + flat + kept;
-  put = ref_prob_rounding(u, ax + k.ea.det, scale < 1 ? 1 / scale : 1);
+  put = ref_prob_rounding(u, ax, k.ea.det, scale < 1 ? 1 / scale : 1);
   k.ea.det += put;
   k.ea.lin = (prob + g.det) * lever * (e.lin + d32) + g.lin * lever * ay + py * turn * delta->lin +
              flat + (tied_p ? kept : 0) + (tied_x ? put : 0);
@@ -311,7 +312,7 @@ REF_FN struct ref_pair ref_pair_of(const struct ref_units *u, const struct ref_s
   k.ea.rnd *= scale;
 
   k.b = z * prob;
-  put = ref_prob_rounding(u, k.b + z * g.det, z > 1 ? z : 1);
+  put = ref_prob_rounding(u, k.b, z * g.det, z > 1 ? z : 1);
   k.eb.det = z * g.det + 4 * REF_U * k.b + put;
   k.eb.lin = z * g.lin + 4 * REF_U * k.b + (tied_p ? put : 0);
   k.eb.rnd = sqrt(z * g.rnd * z * g.rnd + (tied_p ? 0 : put * put));

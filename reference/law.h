@@ -61,6 +61,9 @@ struct law_subject {
   /* Beyond so many scores only laws are tried whose work (multiply-adds, about) is below this, on a
    * problem of few scores a token, forward; and of rows that take a look at every key, some. */
   double scores_max, work_max;
+  /* Gradients are added up in an order that may differ from run to run: no bits are asked of them,
+   * also where two runs agree. */
+  bool unordered;
 };
 
 enum law_state { LAW_UNTRIED = -2, LAW_NONE, LAW_FAIL, LAW_PASS };

@@ -19,6 +19,7 @@ LDADD = $(TEST_LDADD)
 # C tests: tests/unit/NAME is tests/unit/NAME.c.
 unit_tests = \
   tests/unit/baselines \
+  tests/unit/bound-flush \
   tests/unit/arena \
   tests/unit/compare \
   tests/unit/cpu-attention \

@@ -215,9 +215,17 @@ static void blame(struct live *l, const struct law_result *result)
 int group_laws(struct group_work *w, struct live *l)
 {
   const struct attn_problem *p = &w->g->problem;
-  double scores = w->dev->info.kind == ATTN_CUDA ? CUDA_SCORES : HOST_SCORES;
+  bool cuda = w->dev->info.kind == ATTN_CUDA;
+  double scores = cuda ? CUDA_SCORES : HOST_SCORES;
   struct context c = {w, l};
-  struct law_subject subject = {&l->c->impl->numerics, run, fill, &c, w->o->seed, scores, WORK};
+  struct law_subject subject = {&l->c->impl->numerics,
+                                run,
+                                fill,
+                                &c,
+                                w->o->seed,
+                                scores,
+                                WORK,
+                                cuda && p->op == ATTN_BWD && !p->deterministic};
   struct law_result result[LAWS_MAX];
   int status = law_check(p, &subject, result);
   for (int i = 0; i < LAWS_MAX; i++)
