@@ -33,11 +33,14 @@ static int shares_of(const struct report *r, double *share)
   return n;
 }
 
-static int write_share(struct canvas *c, const struct report *r, const char *name, double share)
+/* Rows written; interval: does one of them have ends of an interval? */
+static int write_share(struct canvas *c, const struct report *r, const char *name, double share,
+                       bool *interval)
 {
   const struct report_serving *s;
   char own[256], what[64];
   int n = 0;
+  *interval = false;
   snprintf(what, sizeof what, "%.0f %% cached", 100 * share);
   canvas_block(c, what, "tokens ttft_ms lo hi predicted_ms");
   for (int i = 0; (s = serving_nth(r, "prefill", i)); i++) {
@@ -50,6 +53,7 @@ static int write_share(struct canvas *c, const struct report *r, const char *nam
     canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", "ci_hi"));
     canvas_number(c, 1e3 * serving_inner(s->serve, "predicted_s", "total"));
     fputc('\n', c->dat);
+    *interval |= isfinite(serving_inner(s->serve, "ttft_s", "ci_lo"));
     n++;
   }
   return n;
@@ -91,15 +95,17 @@ static void plot(struct canvas *c, const struct report *r, const char *name)
   double shares[SHARES];
   int drawn = 0, n = shares_of(r, shares);
   for (int k = 0; k < n; k++) {
-    if (!write_share(c, r, name, shares[k]))
+    bool interval;
+    if (!write_share(c, r, name, shares[k], &interval))
       continue;
     const struct style *style = style_at(k);
     fprintf(c->gp,
-            "%s '%s.dat' index %d using 1:2:3:4 with yerrorlines lw 1.8 lc rgb '%s' pt %d ps 0.8 "
-            "title '%.0f %% cached', \\\n '' index %d using 1:5 with lines lw 1.2 dt (4,3) lc rgb "
+            "%s '%s.dat' index %d using %s lw 1.8 lc rgb '%s' pt %d ps 0.8 title '%.0f %% cached', "
+            "\\\n '' index %d using 1:5 with lines lw 1.2 dt (4,3) lc rgb "
             "'%s' notitle",
-            drawn++ ? ", \\\n" : "plot", c->stem, c->blocks - 1, style->color, style->point,
-            100 * shares[k], c->blocks - 1, style->color);
+            drawn++ ? ", \\\n" : "plot", c->stem, c->blocks - 1,
+            interval ? "1:2:3:4 with yerrorlines" : "1:2 with linespoints", style->color,
+            style->point, 100 * shares[k], c->blocks - 1, style->color);
   }
   fputs(", \\\n 1/0 with lines lw 1.2 dt (4,3) lc rgb '" CANVAS_GREY "' title 'predicted'\n",
         c->gp);

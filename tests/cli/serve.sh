@@ -96,6 +96,7 @@ if [ -n "$(command -v gnuplot)" ]; then
   for name in prefill replay memory heads fork; do
     ok "$(test -s "$tmp/report/figures/serve-$name.svg"; echo $?)" "figure serve-$name"
   done
+  is "$(grep -c yerrorlines "$tmp/report/figures/serve-prefill.gp")" 0 "two repeats make no interval, and none is drawn"
 fi
 
 # No speed without a verdict.
