@@ -60,7 +60,7 @@ __device__ __forceinline__ bool flash_where(const flash_sm80_args &a, flash_plac
 }
 
 template <class C>
-__global__ __launch_bounds__(C::THREADS) void flash_materialised_scores(
+__global__ __launch_bounds__(C::THREADS, C::BLOCKS) void flash_materialised_scores(
     const __grid_constant__ flash_materialised_args x)
 {
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -137,7 +137,7 @@ __device__ __forceinline__ void flash_ones(flash_rows<C> &st)
 }
 
 template <class C>
-__global__ __launch_bounds__(C::THREADS) void flash_materialised_softmax(
+__global__ __launch_bounds__(C::THREADS, C::BLOCKS) void flash_materialised_softmax(
     const __grid_constant__ flash_materialised_args x)
 {
   const flash_sm80_args &a = x.flash;
@@ -223,7 +223,7 @@ __device__ __forceinline__ void flash_output(flash_rows<C> &st, uint32_t v,
 }
 
 template <class C>
-__global__ __launch_bounds__(C::THREADS) void flash_materialised_outputs(
+__global__ __launch_bounds__(C::THREADS, C::BLOCKS) void flash_materialised_outputs(
     const __grid_constant__ flash_materialised_args x)
 {
   extern __shared__ __align__(1024) unsigned char shared[];

@@ -16,11 +16,15 @@ explain --machine h200 'b=2 hq=16 sq=8k d=128'
 is "$? $(wc -c < "$dir/err")" "0 0" "the model of an H200 exits 0"
 says '^machine *NVIDIA H200, 132 multiprocessors at 1980 MHz' "names the machine"
 says 'baselines/h200.jsonl' "and where its numbers come from"
-says '^modelled *matrix units *1.389 ms *the bound' "matrix units bound it: 1.1 TFLOP at 792 TFLOP/s"
+machine=$srcdir/profiles/machines/h200.machine
+at=$(awk '/^matmul_tflops/ { printf "%.3f ms", 4 * 2 * 16 * 8192 * 8192 * 128 / $3 / 1e9 }' "$machine")
+says "^modelled *matrix units *$at *the bound" "matrix units bound it: its FLOP at the machine's rate"
 says '^ *exponentials *513.54 us' "2^31 exponentials by 16 a clock on 132 multiprocessors"
 says '^nothing was run' "and says that nothing was run"
 explain --machine h200 'op=decode hq=32 hkv=8 sk=8k b=16'
-says '^ *memory *115.03 us *the bound' "memory bounds a decode"
+bytes=$((16 * 8192 * 8 * 128 * 2 * 2 + 2 * 16 * 32 * 128 * 2 + 16 * 32 * 4)) # K, V; q, o; lse
+at=$(awk -v bytes=$bytes '/^read_gbps/ { printf "%.2f us", bytes / $3 / 1e3 }' "$machine")
+says "^ *memory *$at *the bound" "memory bounds a decode"
 explain --machine h200 --device cuda 'sq=8k d=64,128'
 is "$? $(grep -c '^nothing was run' "$dir/out")" "0 2" "of a sweep each problem; no GPU is needed"
 explain --machine a100-80gb 'sq=8k'
