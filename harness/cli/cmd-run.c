@@ -118,6 +118,8 @@ static int zoo(struct options *o)
   int status = zoo_run(&z, &o->run, err, sizeof err);
   if (status && !err[0])
     return complain(EXIT_ENVIRONMENT, "interrupted");
+  if (status && !zoo_seen(&z))
+    return complain(EXIT_ENVIRONMENT, err);
   bool fine = zoo_print(&z); /* of a device that was lost, what was seen before */
   if (status)
     return complain(EXIT_ENVIRONMENT, err);

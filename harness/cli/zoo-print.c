@@ -22,6 +22,14 @@ const char *zoo_check_name(int check)
   return rule_name(check - ZOO_RULES);
 }
 
+bool zoo_seen(const struct zoo *z)
+{
+  for (int i = 0; i < z->n; i++)
+    if (z->row[i].cases)
+      return true;
+  return false;
+}
+
 bool zoo_dead(const struct zoo_row *r)
 {
   for (int c = 0; c < ZOO_RULES; c++)

@@ -39,6 +39,8 @@ int zoo_load(struct zoo *z, const char *dir, char *err, size_t errlen);
 /* The device's suites: zoo (all regimes) and zoo-laws, on a GPU zoo-cuda (some) and zoo-cuda-laws;
  * and those that mutants name. */
 int zoo_run(struct zoo *z, const struct run_options *o, char *err, size_t errlen);
+/* Has anything been run of it? */
+bool zoo_seen(const struct zoo *z);
 /* The matrix, the scores, and what is wrong with either; true if nothing is. */
 bool zoo_print(const struct zoo *z);
 /* One line of JSON a row. */
