@@ -17,9 +17,9 @@
 #define LANES 16
 #define AHEAD 2 /* batches a lane that may have finished before their turn */
 #define BATCH 2 /* problems of one; few, so that the lanes end together */
-#define ROOM                                                                            \
-  0x100p+20 /* bytes of the largest problem: beside others it must not be out of memory \
-             */
+
+/* Bytes of the largest problem: beside others it must not be out of memory. */
+#define ROOM 0x100p+20
 
 struct slot {
   struct run_task task;
@@ -47,23 +47,23 @@ static double room_of(const struct attn_problem *p)
          4 * attn_problem_pairs(p) * (double)p->hq;
 }
 
+static int batches(const struct problem_list *list)
+{
+  return (list->n + BATCH - 1) / BATCH;
+}
+
 int run_lanes(const struct run *run, const struct problem_list *list)
 {
   const struct run_options *o = run->o;
   int cores = o->device_options.cores ? o->device_options.cores : host_cores();
-  int batches = (list->n + BATCH - 1) / BATCH;
+  int most = batches(list) < LANES ? batches(list) : LANES;
   if (strcmp(o->device->name, "cpu") || o->group.time || o->group.count || o->processes != 1)
     return 1;
   for (int i = 0; i < list->n; i++)
     if (room_of(&list->item[i]) > ROOM)
       return 1;
-  cores = cores < batches ? cores : batches;
-  return cores < 1 ? 1 : cores < LANES ? cores : LANES;
-}
-
-static int batches(const struct lanes *l)
-{
-  return (l->list->n + BATCH - 1) / BATCH;
+  most = cores < most ? cores : most;
+  return most < 1 ? 1 : most;
 }
 
 static void take(struct lanes *l, struct slot *s)
@@ -82,7 +82,7 @@ static int advance(struct lanes *l, struct slot *s)
 {
   struct worker_result end = {WORKER_FAILED, 0};
   double timeout_s = l->run->o->timeout_s;
-  if (s->turn < 0 && l->next < batches(l) && l->running < l->most)
+  if (s->turn < 0 && l->next < batches(l->list) && l->running < l->most)
     take(l, s);
   if (s->turn < 0 || s->done)
     return ATTN_OK;
@@ -127,7 +127,7 @@ static int look_after(struct lanes *l)
 {
   long pause_ns = WORKER_LEAST_NS;
   int status = ATTN_OK;
-  while (!status && l->head < batches(l)) {
+  while (!status && l->head < batches(l->list)) {
     int head = l->head, running = l->running;
     for (int i = 0; i < l->nslots && !status; i++)
       status = advance(l, &l->slot[i]);
