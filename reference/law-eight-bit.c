@@ -94,9 +94,9 @@ static int value_scale(struct law_bench *b, struct law_result *res)
 
 #define CODES 256
 #define NAN_CODE 0x7f /* and with the sign */
-#define APART                                                                         \
-  0x1p-6 /* less than half of what lies between two codes, and more than any rounding \
-          */
+
+/* Less than half of what lies between two codes, and more than any rounding. */
+#define APART 0x1p-6
 
 static bool keeps_values(const struct law_bench *b)
 {

@@ -9,11 +9,7 @@
 #include <stdlib.h>
 
 #include "harness/explain/explain.h"
-
-static json_t *real(double x)
-{
-  return isfinite(x) ? json_real(x) : json_null();
-}
+#include "harness/record/fields.h"
 
 static json_t *count(double x)
 {
@@ -25,16 +21,17 @@ static json_t *machine_json(const struct machine_limits *m)
   return json_pack("{s:s,s:s,s:s,s:o,s:i,s:o,s:o,s:o,s:o,s:o}", "kind",
                    m->kind == ATTN_CUDA ? "cuda" : "cpu", "name", m->name, "basis", m->basis, "sm",
                    m->sm ? json_integer(m->sm) : json_null(), "multiprocessors", m->multiprocessors,
-                   "clock_hz", real(m->clock_hz), "matmul_tflops", real(m->matmul_tflops),
-                   "read_gbps", real(m->read_gbps), "copy_gbps", real(m->copy_gbps),
-                   "exp_per_clock", real(m->exp_per_clock));
+                   "clock_hz", field_real(m->clock_hz), "matmul_tflops",
+                   field_real(m->matmul_tflops), "read_gbps", field_real(m->read_gbps), "copy_gbps",
+                   field_real(m->copy_gbps), "exp_per_clock", field_real(m->exp_per_clock));
 }
 
 static json_t *bound_json(const struct bound *b)
 {
-  return json_pack("{s:o,s:o,s:o,s:s?}", "matrix_units_s", real(b->s[LIMIT_MATMUL]),
-                   "exponentials_s", real(b->s[LIMIT_EXP]), "memory_s", real(b->s[LIMIT_MEMORY]),
-                   "bound", b->by < 0 ? NULL : explain_limit_name(b->by));
+  return json_pack("{s:o,s:o,s:o,s:s?}", "matrix_units_s", field_real(b->s[LIMIT_MATMUL]),
+                   "exponentials_s", field_real(b->s[LIMIT_EXP]), "memory_s",
+                   field_real(b->s[LIMIT_MEMORY]), "bound",
+                   b->by < 0 ? NULL : explain_limit_name(b->by));
 }
 
 static json_t *kernel_json(const struct kernel_info *k, const struct attn_device *d)
@@ -50,7 +47,7 @@ static json_t *kernel_json(const struct kernel_info *k, const struct attn_device
     json_object_set_new(j, "occupancy",
                         json_pack("{s:i,s:s,s:f,s:o}", "blocks", o.blocks, "limit",
                                   explain_occupancy_limit_name(o.by), "warps", o.warps, "waves",
-                                  real(o.waves)));
+                                  field_real(o.waves)));
   else
     json_object_set_new(j, "occupancy", json_null());
   return j;
@@ -66,14 +63,14 @@ static json_t *run_json(const struct explained *x, const struct record *r, const
   return json_pack(
       "{s:s,s:s,s:s?,s:o,s:o,s:o,s:i,s:o,s:s?,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "impl",
       r->impl, "status", record_status_name(r->status), "reason", r->reason[0] ? r->reason : NULL,
-      "median_s", real(timed ? r->median_s : NAN), "ci_lo_s", real(timed ? r->ci_lo_s : NAN),
-      "ci_hi_s", real(timed ? r->ci_hi_s : NAN), "n", timed ? r->n : 0, "of_bound",
-      real(explain_share(b, b->by, r)), "source", c->source, "read_bytes",
-      count(c->dram_read_bytes), "write_bytes", count(c->dram_write_bytes + c->residue_bytes),
-      "l2_bytes", count(c->l2_bytes), "tensor_flops", count(c->tensor_flops), "model_bytes",
-      count(r->model_bytes), "workspace_bytes", count(r->workspace_bytes), "sram_bytes",
-      count((double)x->device.sram_bytes), "sram_peak_bytes", count(c->sram_peak_bytes), "kernels",
-      kernels);
+      "median_s", field_real(timed ? r->median_s : NAN), "ci_lo_s",
+      field_real(timed ? r->ci_lo_s : NAN), "ci_hi_s", field_real(timed ? r->ci_hi_s : NAN), "n",
+      timed ? r->n : 0, "of_bound", field_real(explain_share(b, b->by, r)), "source", c->source,
+      "read_bytes", count(c->dram_read_bytes), "write_bytes",
+      count(c->dram_write_bytes + c->residue_bytes), "l2_bytes", count(c->l2_bytes), "tensor_flops",
+      count(c->tensor_flops), "model_bytes", count(r->model_bytes), "workspace_bytes",
+      count(r->workspace_bytes), "sram_bytes", count((double)x->device.sram_bytes),
+      "sram_peak_bytes", count(c->sram_peak_bytes), "kernels", kernels);
 }
 
 static void print_line(const struct explained *x, const struct machine_limits *m,

@@ -80,11 +80,6 @@ int floor_read(struct noise_floor *f, const char *file, char *err, size_t errlen
   return bad ? -1 : 0;
 }
 
-static json_t *real(double x)
-{
-  return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *cells_json(const struct noise_floor *f)
 {
   json_t *list = json_array();
@@ -92,8 +87,8 @@ static json_t *cells_json(const struct noise_floor *f)
     const struct floor_cell *c = &f->cell[i];
     json_array_append_new(list, json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:i}", "impl", c->key.impl,
                                           "problem", c->key.problem, "cache", c->key.cache, "mode",
-                                          c->key.mode, "floor", real(c->floor), "worst",
-                                          real(c->worst), "comparisons", c->comparisons));
+                                          c->key.mode, "floor", field_real(c->floor), "worst",
+                                          field_real(c->worst), "comparisons", c->comparisons));
   }
   return list;
 }
@@ -106,7 +101,7 @@ int floor_write(const struct noise_floor *f, const char *file, char *err, size_t
                 "kind", "noise floor", "device", "kind", on->kind, "name", on->name, "uuid_hash",
                 on->uuid_hash[0] ? on->uuid_hash : NULL, "processes", (json_int_t)f->processes,
                 "comparisons", f->comparisons, "judged", f->judged, "false_alarms", f->false_alarms,
-                "floor", real(f->overall), "cells", cells_json(f));
+                "floor", field_real(f->overall), "cells", cells_json(f));
   char why[1024] = "out of memory";
   int bad = !j || store_replace(file, j, why, sizeof why);
   if (bad)

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "harness/record/build.h"
+#include "harness/record/fields.h"
 #include "harness/record/record.h"
 
 const char *record_status_name(enum record_status s)
@@ -69,17 +70,14 @@ static void put(json_t *o, const char *key, json_t *value)
   json_object_set_new(o, key, value);
 }
 
-/* Unknown (NaN) and infinite are null. */
 static void put_real(json_t *o, const char *key, double x)
 {
-  put(o, key, isfinite(x) ? json_real(x) : json_null());
+  put(o, key, field_real(x));
 }
 
-/* Bytes and counts: whole numbers where they are. */
 static void put_count(json_t *o, const char *key, double x)
 {
-  bool whole = isfinite(x) && x == floor(x) && fabs(x) < 0x1p53;
-  put(o, key, whole ? json_integer((json_int_t)x) : isfinite(x) ? json_real(x) : json_null());
+  put(o, key, field_count(x));
 }
 
 static void put_text(json_t *o, const char *key, const char *text)

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "harness/record/fields.h"
 #include "harness/record/record.h"
 #include "harness/serve/serve-parts.h"
 
@@ -22,16 +23,12 @@ int serve_fail(struct serve *s, int status, const char *fmt, ...)
 
 void serve_put(json_t *serve, const char *name, double x)
 {
-  bool whole = isfinite(x) && x == floor(x) && fabs(x) < 0x1p53;
-  json_object_set_new(serve, name,
-                      whole         ? json_integer((json_int_t)x)
-                      : isfinite(x) ? json_real(x)
-                                    : json_null());
+  json_object_set_new(serve, name, field_count(x));
 }
 
 static void put_real(json_t *o, const char *name, double x)
 {
-  json_object_set_new(o, name, isfinite(x) ? json_real(x) : json_null());
+  json_object_set_new(o, name, field_real(x));
 }
 
 void serve_json_quantity(json_t *serve, const char *name, const struct quantity *q)
