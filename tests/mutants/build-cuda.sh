@@ -13,16 +13,17 @@ here=$src/tests/mutants
 nvcc=${NVCC:-nvcc}
 . "$here/apply.sh"
 
-sm80="impl/cuda/flash-sm80-d64.cu impl/cuda/flash-bwd-sm80-d64.cu impl/cuda/flash-sm80.c
-  impl/cuda/flash-bwd-sm80.c"
-sm90="impl/cuda/flash-sm90-d64.cu impl/cuda/flash-sm90-d64-options.cu
-  impl/cuda/flash-sm90-d64-paged.cu impl/cuda/flash-bwd-sm90-d64.cu
-  impl/cuda/flash-bwd-sm90-d64-options.cu
-  impl/cuda/flash-sm90-schedule.cu impl/cuda/flash-sm90.c impl/cuda/flash-bwd-sm90.c
-  impl/cuda/tensor-map.c"
-decode="impl/cuda/decode-d64.cu impl/cuda/decode-e4m3.cu impl/cuda/decode.c"
-naive="impl/cuda/naive-rows.cu impl/cuda/naive.c"
-rope="impl/cuda/rope-kernels.cu impl/cuda/rope.c"
+cuda=impl/cuda
+sm80="$cuda/sm80-forward/flash-sm80-d64.cu $cuda/sm80-forward/flash-sm80.c
+  $cuda/sm80-backward/flash-bwd-sm80-d64.cu $cuda/sm80-backward/flash-bwd-sm80.c"
+sm90="$cuda/sm90-forward/flash-sm90-d64.cu $cuda/sm90-forward/flash-sm90-d64-options.cu
+  $cuda/sm90-forward/flash-sm90-d64-paged.cu $cuda/sm90-forward/flash-sm90-schedule.cu
+  $cuda/sm90-forward/flash-sm90.c $cuda/sm90-backward/flash-bwd-sm90-d64.cu
+  $cuda/sm90-backward/flash-bwd-sm90-d64-options.cu $cuda/sm90-backward/flash-bwd-sm90.c
+  $cuda/tensor-map.c"
+decode="$cuda/decode/decode-d64.cu $cuda/decode/decode-e4m3.cu $cuda/decode/decode.c"
+naive="$cuda/naive/naive-rows.cu $cuda/naive/naive.c"
+rope="$cuda/rope/rope-kernels.cu $cuda/rope/rope.c"
 common="impl/problem.c impl/problem-count.c impl/problem-parse.c impl/problem-rope.c
   tests/mutants/cuda/no-tables.c"
 

@@ -25,7 +25,7 @@ ok $((mutants < 18)) "$mutants planted faults"
 # What the zoo compiles of a table: no row of another type, and one at least.
 for table in flash-sm80-d64 flash-bwd-sm80-d64 flash-sm90-d64 flash-sm90-d64-options \
   flash-sm90-d64-paged flash-bwd-sm90-d64 decode-d64 decode-e4m3; do
-  left=$(rows "$root/impl/cuda/$table.cu" | sed -n '/\[\] = {$/,$p')
+  left=$(rows "$root"/impl/cuda/*/$table.cu | sed -n '/\[\] = {$/,$p')
   case $left in
   *fp16* | *half* | *256,*256*) ok 1 "$table: rows of bf16 alone" ;;
   *bf16* | *bfloat16*) ok 0 "$table: rows of bf16 alone" ;;

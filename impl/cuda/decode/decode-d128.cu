@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decode-d128.cu - cuda/decode: head dims up to 128.
+ */
+#include "config.h"
+
+#include "impl/cuda/decode/decode-forward.cuh"
+
+const struct decode_kernel attn_decode_d128[] = {
+    decode_variant<bf16, 128, 8, 4, 3, 2>(),
+    decode_variant<bf16, 128, 8, 8, 3, 1>(),
+    decode_variant<fp16, 128, 8, 4, 3, 2>(),
+    decode_variant<fp16, 128, 8, 8, 3, 1>(),
+    decode_variant<bf16, 128, 16, 8, 3, 1>(),
+    decode_variant<fp16, 128, 16, 8, 3, 1>(),
+    decode_variant<bf16, 128, 32, 8, 3, 1>(),
+    decode_variant<fp16, 128, 32, 8, 3, 1>(),
+    {},
+};

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decode-merge.cuh - cuda/decode: the end of a head. First the warps of a block are merged,
+ * eight rows at a time; then, where slices cut the head, the parts that the blocks left in the
+ * workspace, each block taking a share of the elements.
+ */
+#ifndef IMPL_CUDA_DECODE_MERGE_CUH
+#define IMPL_CUDA_DECODE_MERGE_CUH
+
+#include "impl/cuda/decode/decode-rows.cuh"
+
+/* The first of the two parts that a block has in the workspace. */
+__device__ __forceinline__ int part_at(int slice, int member)
+{
+  return 2 * (slice * gridDim.x + member);
+}
+
+/* Where a head's results go: to O and LSE, or to the workspace. */
+template <class C>
+struct decode_output {
+  int seq, kv_head, row0, rows; /* packed rows of the tile and of the sequence */
+  int sq;
+  int64_t q_row;
+  int part; /* of the workspace; -1: the result is whole */
+
+  __device__ __forceinline__ decode_output(const decode_args &a, int seq_, int head, int part_)
+      : seq(seq_), part(part_)
+  {
+    decode_seq n = decode_sequence<C>(a, seq);
+    kv_head = head / n.q_tiles;
+    row0 = head % n.q_tiles * C::ROWS;
+    rows = n.sq * a.group;
+    sq = n.sq;
+    q_row = n.q_row;
+  }
+
+  static __device__ __forceinline__ float *part_o(const decode_args &a, int part, int row)
+  {
+    return a.partial + ((int64_t)part * C::ROWS + row) * a.dv;
+  }
+
+  /* LSE of a part, in log2, behind the parts' O. */
+  static __device__ __forceinline__ float *part_lse(const decode_args &a, int part, int row)
+  {
+    return a.partial + ((int64_t)part_at(gridDim.y, 0) * a.dv + part) * C::ROWS + row;
+  }
+
+  /* Four elements of a row of the tile, from column c, and with c == 0 its LSE in log2. */
+  __device__ __forceinline__ void write(const decode_args &a, int row, int c, float4 x,
+                                        float lse2) const
+  {
+    if (part >= 0) {
+      *(float4 *)(part_o(a, part, row) + c) = x;
+      if (c == 0)
+        *part_lse(a, part, row) = lse2;
+      return;
+    }
+    decode_row r(a, kv_head, row0 + row);
+    int64_t at = query_offset(a.o, seq, q_row + r.query, r.head);
+    uint2 y = {pack<typename C::elem>(x.x, x.y), pack<typename C::elem>(x.z, x.w)};
+    *(uint2 *)((char *)a.o.data + 2 * (at + c)) = y;
+    if (c == 0) {
+      int64_t lse =
+          a.cu_seqlens_q ? r.head * a.total_q + q_row : ((int64_t)seq * a.hq + r.head) * sq;
+      a.lse[lse + r.query] = lse2 * (float)CUDART_LN2;
+    }
+  }
+};
+
+/* ---- the warps ------------------------------------------------------------------------------ */
+
+/* m (log2) and l of each row, as each warp has them. */
+template <class C>
+using decode_stats = float2[C::WARPS][C::ROWS];
+
+/* The warps' shares of a row: the common maximum and the sum under it. */
+template <class C>
+__device__ __forceinline__ float2 joint_stats(const decode_stats<C> &stats, int row)
+{
+  float2 all = {-CUDART_INF_F, 0};
+#pragma unroll
+  for (int w = 0; w < C::WARPS; w++)
+    all.x = fmaxf(all.x, stats[w][row].x);
+#pragma unroll
+  for (int w = 0; w < C::WARPS; w++)
+    if (stats[w][row].x > -CUDART_INF_F)
+      all.y += exp2_approx(stats[w][row].x - all.x) * stats[w][row].y;
+  return all;
+}
+
+/* Column c of row r of eight, permuted so that rows do not collide. */
+__device__ __forceinline__ int merge_column(int c, int r)
+{
+  return c ^ (r / 2 * 8);
+}
+
+/* Adds the warps' eight rows from row `first` of the tile, and writes them. */
+template <class C>
+__device__ __forceinline__ void decode_add(const decode_args &a, const decode_output<C> &out,
+                                           const float *buffer, const decode_stats<C> &stats,
+                                           int first)
+{
+  constexpr int QUADS = C::D / 4;
+  float values = C::KV8 ? a.v_scale[out.kv_head] : 1;
+  for (int u = threadIdx.x; u < 8 * QUADS; u += C::THREADS) {
+    int r = u / QUADS, c = u % QUADS * 4;
+    if (out.row0 + first + r >= out.rows || c >= a.dv)
+      continue;
+    float2 all = joint_stats<C>(stats, first + r);
+    float inv = all.y > 0 ? values / all.y : 0;
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll
+    for (int w = 0; w < C::WARPS; w++) {
+      float4 x = *(const float4 *)(buffer + (w * 8 + r) * C::D + merge_column(c, r));
+      sum.x += x.x;
+      sum.y += x.y;
+      sum.z += x.z;
+      sum.w += x.w;
+    }
+    sum.x *= inv;
+    sum.y *= inv;
+    sum.z *= inv;
+    sum.w *= inv;
+    out.write(a, first + r, c, sum, all.y > 0 ? all.x + log2f(all.y) : -CUDART_INF_F);
+  }
+}
+
+/* This warp's statistics of all rows. */
+template <class C>
+__device__ __forceinline__ void decode_state(const decode_rows<C> &st, decode_stats<C> &stats)
+{
+  int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int nb = 0; nb < C::NB; nb++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float sum = st.l[nb][half];
+      for (int d = 4; d < 32; d *= 2)
+        sum += __shfl_xor_sync(~0u, sum, d);
+      if (lane < 4)
+        stats[threadIdx.x / 32][decode_query(nb, half)] =
+            make_float2(st.m[nb][half] * st.scale_log2, sum);
+    }
+}
+
+/* This warp's share of eight rows, under the common maximum. */
+template <class C>
+__device__ __forceinline__ void decode_share(const decode_rows<C> &st, int nb, float *buffer,
+                                             const decode_stats<C> &stats)
+{
+  int lane = threadIdx.x % 32, g = lane / 4, r = lane % 4 * 2;
+  float factor[2];
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float own = stats[threadIdx.x / 32][nb * 8 + r + half].x;
+    float top = joint_stats<C>(stats, nb * 8 + r + half).x;
+    factor[half] = own > -CUDART_INF_F ? exp2_approx(own - top) : 0;
+  }
+  float *row = buffer + (threadIdx.x / 32 * 8 + r) * C::D;
+#pragma unroll
+  for (int db = 0; db < C::DB; db++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      int c = db * 16 + (C::KV8 ? 2 * g + e / 2 : g + e / 2 * 8);
+      row[e % 2 * C::D + merge_column(c, r)] = st.o[db][nb][e] * factor[e % 2];
+    }
+}
+
+/* Merges the warps. */
+template <class C>
+__device__ __forceinline__ void decode_finish(const decode_rows<C> &st, const decode_args &a,
+                                              const decode_output<C> &out, float *buffer,
+                                              decode_stats<C> &stats)
+{
+  decode_state<C>(st, stats);
+  __syncthreads();
+#pragma unroll
+  for (int nb = 0; nb < C::NB; nb++) {
+    if (out.row0 + nb * 8 >= out.rows)
+      break;
+    decode_share<C>(st, nb, buffer, stats);
+    __syncthreads();
+    decode_add<C>(a, out, buffer, stats, nb * 8);
+    __syncthreads();
+  }
+}
+
+/* ---- the parts ------------------------------------------------------------------------------ */
+
+__device__ __forceinline__ int load_acquire(const int *p)
+{
+  int x;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+
+/* The parts of a head that lies in the slices [first, last]. The first block's part is the second
+ * of its two in the workspace, the others' are their first. */
+struct decode_parts {
+  int first, last;
+
+  __device__ __forceinline__ int count() const
+  {
+    return last - first + 1;
+  }
+  __device__ __forceinline__ int part(int i) const
+  {
+    return part_at(first + i, blockIdx.x) + (i == 0);
+  }
+};
+
+/* A sum of weighted rows, four elements of it, under the largest weight so far (log2). */
+struct decode_sum {
+  float top, sum;
+  float4 x;
+
+  __device__ __forceinline__ void add(float lse, float n, float4 y)
+  {
+    float up = fmaxf(top, lse), old = top > -CUDART_INF_F ? exp2_approx(top - up) : 0;
+    float w = lse > -CUDART_INF_F ? exp2_approx(lse - up) : 0;
+    top = up;
+    sum = sum * old + n * w;
+    x.x = x.x * old + y.x * w;
+    x.y = x.y * old + y.y * w;
+    x.z = x.z * old + y.z * w;
+    x.w = x.w * old + y.w * w;
+  }
+};
+
+/* Four elements from column c of a row, merged by `lanes` neighbouring lanes. */
+template <class C>
+__device__ __forceinline__ void decode_merge_quad(const decode_args &a, const decode_output<C> &out,
+                                                  const decode_parts &parts, int row, int c,
+                                                  int lanes, bool active)
+{
+  using output = decode_output<C>;
+  decode_sum s = {-CUDART_INF_F, 0, {0, 0, 0, 0}};
+  int n = active ? parts.count() : 0;
+  for (int i = threadIdx.x % lanes; i < n; i += lanes) {
+    float lse = __ldcg(output::part_lse(a, parts.part(i), row));
+    s.add(lse, 1, __ldcg((const float4 *)(output::part_o(a, parts.part(i), row) + c)));
+  }
+  for (int d = lanes / 2; d; d /= 2) {
+    float4 y = {__shfl_xor_sync(~0u, s.x.x, d), __shfl_xor_sync(~0u, s.x.y, d),
+                __shfl_xor_sync(~0u, s.x.z, d), __shfl_xor_sync(~0u, s.x.w, d)};
+    float lse = __shfl_xor_sync(~0u, s.top, d), sum = __shfl_xor_sync(~0u, s.sum, d);
+    s.add(lse, sum, y);
+  }
+  float inv = s.sum > 0 ? 1 / s.sum : 0;
+  float4 y = {s.x.x * inv, s.x.y * inv, s.x.z * inv, s.x.w * inv};
+  if (active && threadIdx.x % lanes == 0)
+    out.write(a, row, c, y, s.sum > 0 ? s.top + log2f(s.sum) : -CUDART_INF_F);
+}
+
+/* This block's share of the merge: all blocks of the head but the last take one. */
+template <class C>
+__device__ __forceinline__ void decode_merge(const decode_args &a, const decode_output<C> &out,
+                                             const decode_parts &parts, int32_t *arrived)
+{
+  int n = parts.count(), lanes = 2, quads = a.dv / 4, shares = n - 1;
+  int units = min(C::ROWS, out.rows - out.row0) * quads;
+  int share = blockIdx.y - parts.first;
+  int from = units * share / shares, to = units * (share + 1) / shares;
+  while (lanes < n && lanes < 32)
+    lanes *= 2;
+  if (threadIdx.x == 0)
+    while (load_acquire(arrived) < n)
+      __nanosleep(32);
+  __syncthreads();
+  for (int u = from; u < to; u += C::THREADS / lanes) {
+    int unit = u + threadIdx.x / lanes, row = unit / quads;
+    decode_merge_quad<C>(a, out, parts, row, (unit - row * quads) * 4, lanes, unit < to);
+  }
+  __syncthreads();
+  /* the last to have read resets the counter for the next run */
+  if (threadIdx.x == 0 && atomicAdd(arrived, 1) == 2 * n - 2)
+    *arrived = 0;
+}
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decode.c - cuda/decode, host half: what it takes, which variant, and how many blocks fill the
+ * GPU.
+ */
+#include "config.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "impl/cuda/decode/decode.h"
+
+#define MAX_QUERIES 16     /* of a sequence: speculative decoding */
+#define RESERVED_SMEM 1024 /* shared memory that the system keeps of each block */
+#define MAX_GANG 8         /* heads side by side: 2 KB of bf16, as much as DRAM keeps open */
+
+struct plan {
+  const struct decode_kernel *kernel;
+  unsigned blocks;
+  struct decode_args args;
+};
+
+/* Blocks of a variant that an SM holds. */
+static int64_t resident(const struct decode_kernel *k, const struct attn_device *dev)
+{
+  int64_t n = (int64_t)((dev->sram_bytes + RESERVED_SMEM) / (k->smem + RESERVED_SMEM));
+  return n < k->blocks ? n : k->blocks;
+}
+
+static const struct decode_kernel *const tables[] = {attn_decode_d64, attn_decode_d128,
+                                                     attn_decode_d256, attn_decode_e4m3};
+
+/* The narrowest heads, then the fewest rows that take the group's queries in one tile, or else as
+ * many as there are, which come last in a table; then one block an SM, which has fewer parts to
+ * merge, but two for pages, for what one waits when it looks them up. */
+static bool better(const struct decode_kernel *k, const struct decode_kernel *best,
+                   const struct attn_problem *p)
+{
+  if (k->d != best->d)
+    return k->d < best->d;
+  if (k->rows != best->rows)
+    return best->rows < p->hq / p->hkv * p->sq;
+  return p->page ? k->blocks > best->blocks : k->blocks < best->blocks;
+}
+
+static const struct decode_kernel *choose(const struct attn_problem *p,
+                                          const struct attn_device *dev)
+{
+  const struct decode_kernel *best = NULL;
+  int64_t d = p->d > p->dv ? p->d : p->dv;
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    for (const struct decode_kernel *k = tables[i]; k->func; k++)
+      if (k->dtype == p->dtype && k->kv == p->kv && k->d >= d && resident(k, dev) &&
+          (!best || better(k, best, p)))
+        best = k;
+  return best;
+}
+
+static const char *refuse_sizes(const struct attn_problem *p)
+{
+  int64_t lane = 16 / (int64_t)attn_dtype_size(attn_problem_kv_type(p));
+  if (p->dtype != ATTN_BF16 && p->dtype != ATTN_F16)
+    return "takes bf16 and fp16 only";
+  if (p->d > 256 || p->dv > 256)
+    return "head dim above 256";
+  if (p->d % lane || p->dv % lane)
+    return p->kv == ATTN_KV_E4M3 ? "head dim must be a multiple of 16 (16-byte loads of e4m3)"
+                                 : "head dim must be a multiple of 8 (16-byte loads)";
+  if (p->sq > MAX_QUERIES)
+    return "more than 16 queries a sequence: a prefill kernel's work";
+  if (p->sk >= DECODE_LIMIT)
+    return "sequence of 2^29 tokens or more";
+  double rows = (double)p->b * (double)p->hq * (double)p->sq;
+  if (rows > INT32_MAX)
+    return "more than 2^31 query rows";
+  if (rows * ((double)p->sk / DECODE_MIN_TILE + 1 + DECODE_TOLL) > INT32_MAX)
+    return "more than 2^31 tiles of keys";
+  return NULL;
+}
+
+static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
+{
+  if (dev->sm < 80)
+    return "needs compute capability 8.0";
+  if (p->op == ATTN_BWD)
+    return "forward only";
+  if (p->dropout_p > 0)
+    return "dropout: a cache is read at inference";
+  const char *reason = refuse_sizes(p);
+  if (!reason && !choose(p, dev))
+    reason = "the tiles do not fit this device's shared memory";
+  return reason;
+}
+
+static size_t workspace(const struct attn_problem *p, const struct attn_device *dev)
+{
+  const struct decode_kernel *k = choose(p, dev);
+  size_t parts = 2 * (size_t)(resident(k, dev) * dev->multiprocessors);
+  return parts * (size_t)k->rows * (size_t)(p->dv + 1) * sizeof(float);
+}
+
+static int32_t window_side(int64_t n)
+{
+  return n < 0 || n > DECODE_LIMIT ? DECODE_LIMIT : (int32_t)n;
+}
+
+static void plan_mask(const struct attn_problem *p, struct decode_args *a)
+{
+  a->left = a->right = DECODE_LIMIT;
+  a->bottom_right = p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_WINDOW;
+  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
+    a->right = 0;
+  if (p->mask == ATTN_MASK_WINDOW) {
+    a->left = window_side(p->window_left);
+    a->right = window_side(p->window_right);
+  }
+}
+
+static void plan_args(const struct attn_problem *p, const struct decode_kernel *k,
+                      struct decode_args *a)
+{
+  double scale = attn_problem_scale(p);
+  int32_t group = (int32_t)(p->hq / p->hkv);
+  *a = (struct decode_args){
+      .total_q = attn_problem_total_q(p),
+      .b = (int32_t)p->b,
+      .sq = (int32_t)p->sq,
+      .sk = (int32_t)p->sk,
+      .hq = (int32_t)p->hq,
+      .hkv = (int32_t)p->hkv,
+      .group = group,
+      .d = (int32_t)p->d,
+      .dv = (int32_t)p->dv,
+      .page = (int32_t)p->page,
+      .options = p->softcap > 0 || p->alibi,
+      .alibi = p->alibi,
+      .raw_scale = (float)scale,
+      .softcap = (float)p->softcap,
+      .inv_softcap = p->softcap > 0 ? (float)(1 / p->softcap) : 0,
+  };
+  if (a->options)
+    scale = 1;
+  a->scale_log2 = (float)(scale * M_LOG2E);
+  a->threshold = (float)(8 / (scale * M_LOG2E));
+  a->heads = a->hkv * ((a->sq * group + k->rows - 1) / k->rows);
+  plan_mask(p, a);
+}
+
+/* As many blocks as are resident together, for they wait for each other. */
+static int plan_grid(struct plan *q, const struct attn_device *dev)
+{
+  const struct decode_kernel *k = q->kernel;
+  int fit = 0, most = (int)resident(k, dev);
+  if (cudaFuncSetAttribute(k->func, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)k->smem) ||
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit, k->func, k->threads, k->smem) || !fit)
+    return ATTN_EDEVICE;
+  q->blocks = (unsigned)(dev->multiprocessors * (fit < most ? fit : most));
+  return ATTN_OK;
+}
+
+/* As many heads side by side as leave few blocks without a gang. All sequences have a multiple of
+ * these heads. */
+static int32_t gang_of(const struct attn_problem *p, const struct plan *q)
+{
+  int32_t heads = p->nruns ? (int32_t)p->hkv : q->args.heads, n = MAX_GANG;
+  while (heads % n || (unsigned)n > q->blocks || q->blocks % (unsigned)n * 50 > q->blocks)
+    n--;
+  return n;
+}
+
+/* Where lengths are the problem's and not in device memory, the cut is too. */
+static void plan_cut(const struct attn_problem *p, struct plan *q)
+{
+  struct decode_args *a = &q->args;
+  int32_t diagonal = a->bottom_right ? a->sk - a->sq : 0, t = q->kernel->tile;
+  int32_t lo = diagonal - a->left, hi = a->sq + diagonal + a->right;
+  lo = lo > 0 ? lo : 0;
+  hi = hi < a->sk ? hi : a->sk;
+  if (p->nruns || p->page)
+    return;
+  a->each = a->heads / a->gang * (DECODE_TOLL + (hi > lo ? (hi + t - 1) / t - lo / t : 1));
+  int32_t total = a->b * a->each, slices = (int32_t)q->blocks / a->gang;
+  slices = slices < total ? slices : total;
+  a->cut = (struct decode_cut){slices, total / slices, total % slices};
+}
+
+/* Done when this returns, whichever streams the runs will be on. */
+static int zero(void *data, size_t bytes)
+{
+  cudaStream_t stream;
+  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking))
+    return ATTN_EDEVICE;
+  int status = cudaMemsetAsync(data, 0, bytes, stream) ? ATTN_EDEVICE : ATTN_OK;
+  if (cudaStreamSynchronize(stream))
+    status = ATTN_EDEVICE;
+  cudaStreamDestroy(stream);
+  return status;
+}
+
+static void finish(void *plan)
+{
+  struct plan *q = plan;
+  cudaFree(q->args.arrived);
+  free(q);
+}
+
+/* Counters start at 0 and each run leaves them so: they belong to the plan, of which one run at a
+ * time can be under way. */
+static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
+{
+  struct plan *q = calloc(1, sizeof *q);
+  if (!q)
+    return ATTN_ENOMEM;
+  q->kernel = choose(p, dev);
+  plan_args(p, q->kernel, &q->args);
+  size_t bytes = (size_t)(p->b * q->args.heads) * sizeof(int32_t);
+  int status = plan_grid(q, dev);
+  if (!status) {
+    q->args.gang = gang_of(p, q);
+    plan_cut(p, q);
+  }
+  if (!status && cudaMalloc((void **)&q->args.arrived, bytes))
+    status = ATTN_ENOMEM;
+  if (!status)
+    status = zero(q->args.arrived, bytes);
+  if (status)
+    finish(q);
+  else
+    *plan = q;
+  return status;
+}
+
+/* 16-byte loads want every row of every head on a 16-byte boundary. */
+static bool aligned(const struct attn_tensor *t, enum attn_dtype type)
+{
+  int64_t n = 16 / (int64_t)attn_dtype_size(type);
+  return (uintptr_t)t->data % 16 == 0 && t->sb % n == 0 && t->ss % n == 0 && t->sh % n == 0;
+}
+
+static int run(void *plan, const struct attn_args *args, void *stream)
+{
+  struct plan *q = plan;
+  struct decode_args a = q->args;
+  enum attn_dtype type = q->kernel->dtype, kv = q->kernel->kv == ATTN_KV_E4M3 ? ATTN_E4M3 : type;
+  if (!aligned(&args->q, type) || !aligned(&args->k, kv) || !aligned(&args->v, kv) ||
+      !aligned(&args->o, type))
+    return ATTN_EINVAL;
+  a.q = args->q;
+  a.k = args->k;
+  a.v = args->v;
+  a.o = args->o;
+  a.lse = args->lse;
+  a.cu_seqlens_q = args->cu_seqlens_q;
+  a.cu_seqlens_k = args->cu_seqlens_k;
+  a.seqlens_k = args->seqlens_k;
+  a.block_table = args->block_table;
+  a.table_stride = args->block_table_stride;
+  a.k_scale = args->k_scale;
+  a.v_scale = args->v_scale;
+  a.partial = args->workspace;
+  void *params[] = {&a};
+  unsigned gang = (unsigned)a.gang;
+  return cudaLaunchCooperativeKernel(q->kernel->func, (dim3){gang, q->blocks / gang, 1},
+                                     (dim3){(unsigned)q->kernel->threads, 1, 1}, params,
+                                     q->kernel->smem, stream)
+             ? ATTN_EDEVICE
+             : ATTN_OK;
+}
+
+/* K and V once for each tile of packed queries. */
+static void traffic(const struct attn_problem *p, const struct attn_device *dev,
+                    struct attn_traffic *t)
+{
+  const struct decode_kernel *k = choose(p, dev);
+  double size = (double)attn_dtype_size(p->dtype), read = attn_problem_compulsory_read(p);
+  double q = (double)attn_problem_total_q(p) * (double)(p->hq * p->d) * size;
+  int64_t tiles = (p->hq / p->hkv * p->sq + k->rows - 1) / k->rows;
+  t->read_bytes = read + (double)(tiles - 1) * (read > q ? read - q : 0);
+  t->write_bytes = attn_problem_compulsory_write(p);
+}
+
+const struct attn_impl attn_cuda_decode = {
+    .abi = ATTN_ABI,
+    .name = "cuda/decode",
+    .device = ATTN_CUDA,
+    .summary = "few queries on a long cache, contiguous or paged: packed heads, one split line",
+    .provenance = "attnbench; after Flash-Decoding (Dao et al. 2023) and stream-K (Osama et al. "
+                  "2023)",
+    .numerics = {.score = ATTN_ROUND_F32, .prob = ATTN_ROUND_STORAGE, .accum_truncates = true},
+    .unsupported = unsupported,
+    .workspace = workspace,
+    .prepare = prepare,
+    .run = run,
+    .finish = finish,
+    .traffic = traffic,
+    .takes = ATTN_TAKES_FP8_KV,
+};

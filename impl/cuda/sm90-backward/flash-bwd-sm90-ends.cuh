@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-bwd-sm90-ends.cuh - what the Hopper backward does at its ends: the sums of a block to dK
+ * and dV, also where several blocks share the queries of a key block, and the passes before and
+ * after.
+ */
+#ifndef IMPL_CUDA_FLASH_BWD_SM90_ENDS_CUH
+#define IMPL_CUDA_FLASH_BWD_SM90_ENDS_CUH
+
+#include "impl/cuda/sm90-backward/flash-bwd-sm90.cuh"
+
+/* ---- epilogue -------------------------------------------------------------------------------- */
+
+/* Writes a warp's 16 rows x 2N columns of an accumulator; row: of this thread, its upper one. */
+template <class T, int N>
+SM90_DEV void bwd90_store(uint16_t *out, int64_t stride, int row, int rows, int cols, float factor,
+                          int lane, const float (&x)[N])
+{
+#pragma unroll
+  for (int j = 0; j < N / 16; j++) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      uint32_t r[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        r[i] =
+            pack2(T(), x[16 * j + 4 * i + 2 * h] * factor, x[16 * j + 4 * i + 2 * h + 1] * factor);
+      quad_swap(r, lane);
+      const int col = 32 * j + 8 * (lane & 3);
+      if (row + 8 * h < rows && col < cols)
+        *(uint4 *)(out + (row + 8 * h) * stride + col) = make_uint4(r[0], r[1], r[2], r[3]);
+    }
+  }
+}
+
+SM90_DEV uint16_t *bwd90_at(const attn_tensor &t, int64_t seq, int64_t row, int64_t head)
+{
+  return (uint16_t *)t.data + seq * t.sb + row * t.ss + head * t.sh;
+}
+
+/* dK or dV: 64 rows of a warpgroup from row n, warp and lane within it. */
+template <class T, int N>
+SM90_DEV void bwd90_store_kv(const attn_tensor &out, const volatile bwd90_tile *t, int n, int warp,
+                             int lane, int cols, float factor, const float (&x)[N])
+{
+  uint16_t *base = bwd90_at(out, t->seq, t->row_k, t->kv_head);
+  bwd90_store<T>(base, out.ss, n + 16 * warp + lane / 4, t->sk, cols, factor, lane, x);
+}
+
+/* ---- shared key blocks ----------------------------------------------------------------------- */
+
+/* Where a warpgroup's sums of a part lie; at: 0 dV or 1 dK, and the warpgroup's place within. */
+template <class C>
+SM90_DEV float *bwd90_part(const bwd90_params &p, int part, int at)
+{
+  const int64_t n = (int64_t)((blockIdx.x - p.whole) / p.parts) * (p.parts - 1) + part;
+  return p.shared + n * 2 * C::KN * C::D + at * 64 * C::D + threadIdx.x % 128 * 4;
+}
+
+template <class C>
+SM90_DEV void bwd90_give_part(const bwd90_params &p, int part, int at, const float (&x)[C::D / 2])
+{
+  float *out = bwd90_part<C>(p, part, at);
+#pragma unroll
+  for (int j = 0; j < C::D / 8; j++)
+    *(float4 *)(out + 512 * j) = make_float4(x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3]);
+}
+
+template <class C>
+SM90_DEV void bwd90_take_part(const bwd90_params &p, int part, int at, float (&x)[C::D / 2])
+{
+  const float *in = bwd90_part<C>(p, part, at);
+#pragma unroll
+  for (int j = 0; j < C::D / 8; j++) {
+    const float4 y = __ldcg((const float4 *)(in + 512 * j));
+    x[4 * j] += y.x;
+    x[4 * j + 1] += y.y;
+    x[4 * j + 2] += y.z;
+    x[4 * j + 3] += y.w;
+  }
+}
+
+/* A warpgroup whose part is given says so. */
+SM90_DEV void bwd90_gave_part(const bwd90_lane &w, const bwd90_params &p)
+{
+  __threadfence();
+  named_sync(2 + w.wg, 128);
+  if (w.warp == 0 && w.lane == 0)
+    red_release(p.joined + (blockIdx.x - p.whole) / p.parts * 2 + w.wg, 1);
+}
+
+/* The last part waits for the others, whose blocks have all begun before its own. */
+SM90_DEV void bwd90_await_parts(const bwd90_lane &w, const bwd90_params &p)
+{
+  const int *joined = p.joined + (blockIdx.x - p.whole) / p.parts * 2 + w.wg;
+  if (w.warp == 0 && w.lane == 0)
+    bwd90_await_turn(joined, p.parts - 1);
+  named_sync(2 + w.wg, 128);
+}
+
+/* ---- before and after ------------------------------------------------------------------------ */
+
+/* A query block of one head. */
+struct bwd90_rows {
+  int m0, seq, head, sq, row_q;
+  int acc; /* its first padded row */
+};
+
+SM90_DEV bwd90_rows bwd90_rows_of(const bwd90_params &p, int km)
+{
+  bwd90_rows r;
+  const int head = blockIdx.x / p.qblocks;
+  r.m0 = (blockIdx.x - head * p.qblocks) * km;
+  r.seq = head / p.hq;
+  r.head = head - r.seq * p.hq;
+  r.row_q = p.cu_q ? p.cu_q[r.seq] : 0;
+  r.sq = p.cu_q ? p.cu_q[r.seq + 1] - r.row_q : p.sq;
+  r.acc = bwd90_acc(p, r.seq, r.row_q, km) + r.head * p.acc_sh + r.m0;
+  return r;
+}
+
+static __device__ __forceinline__ float2 bwd90_unpack(__nv_bfloat16, uint32_t x)
+{
+  return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
+}
+
+static __device__ __forceinline__ float2 bwd90_unpack(__half, uint32_t x)
+{
+  return __half22float2(*(const __half2 *)&x);
+}
+
+template <class T>
+SM90_DEV float bwd90_dot(uint4 a, uint4 b)
+{
+  const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float2 u = bwd90_unpack(T(), x[i]), v = bwd90_unpack(T(), y[i]);
+    sum = fmaf(u.x, v.x, fmaf(u.y, v.y, sum));
+  }
+  return sum;
+}
+
+#define BWD90_ROW_THREADS 256
+
+template <class C>
+__global__ void __launch_bounds__(BWD90_ROW_THREADS)
+    flash_bwd_pre_sm90(const __grid_constant__ bwd90_params p)
+{
+  constexpr int LANES = C::D / 8, ROWS = BWD90_ROW_THREADS / LANES;
+  const bwd90_rows r = bwd90_rows_of(p, C::KM);
+  const int t = threadIdx.x, lane = t % LANES, seq = p.cu_q ? 0 : r.seq;
+  admit_next_kernel();
+  if (blockIdx.x == 0)
+    for (int i = t; p.parts && i < 2 * BWD90_SHARED; i += BWD90_ROW_THREADS)
+      p.joined[i] = 0;
+  if (r.m0 >= r.sq)
+    return;
+  const uint16_t *o = bwd90_at(p.o, seq, r.row_q, r.head) + 8 * lane;
+  const uint16_t *g = bwd90_at(p.dout, seq, r.row_q, r.head) + 8 * lane;
+#pragma unroll
+  for (int i = 0; i < (C::KM + ROWS - 1) / ROWS; i++) {
+    const int k = i * ROWS + t / LANES, row = r.m0 + k;
+    float sum = 0, l = INFINITY;
+    if (row < r.sq && 8 * lane < p.dv_cols)
+      sum = bwd90_dot<typename C::T>(*(const uint4 *)(o + row * p.o.ss),
+                                     *(const uint4 *)(g + row * p.dout.ss));
+#pragma unroll
+    for (int step = LANES / 2; step; step /= 2)
+      sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane || k >= C::KM)
+      continue;
+    if (row < r.sq)
+      l = p.lse[seq * p.lse_sb + r.head * p.lse_sh + r.row_q + row] * (float)M_LOG2E;
+    p.dsum[r.acc + k] = sum;
+    p.lse2[r.acc + k] = l == -INFINITY ? INFINITY : l;
+  }
+  if (!C::DQ_ADDED)
+    return;
+  float4 *acc = (float4 *)(p.dqacc + (int64_t)r.acc * C::D);
+#pragma unroll
+  for (int i = t; i < C::KM * C::D / 4; i += BWD90_ROW_THREADS)
+    acc[i] = make_float4(0, 0, 0, 0);
+  if (p.turns && t < BWD90_TURNS)
+    p.turns[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
+}
+
+/* Writes a warp's 16 columns x 2N rows of a transposed accumulator; row, col: its first. */
+template <class T, int N>
+SM90_DEV void bwd90_store_t(uint16_t *out, int64_t stride, int row, int rows, int col, int cols,
+                            float factor, int lane, const float (&x)[N])
+{
+  const int k = lane & 3;
+#pragma unroll
+  for (int j = 0; j < N / 8; j++) {
+    uint32_t r[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float *y = x + 8 * j + 2 * i;
+      r[i] = transpose_8x8(pack2(T(), y[0] * factor, y[1] * factor));
+    }
+    quad_swap(r, lane);
+    const int i = row + 16 * j + 8 * (k >> 1) + lane / 4, c = col + 8 * (k & 1);
+    if (i < rows && c < cols)
+      *(uint4 *)(out + i * stride + c) = make_uint4(r[0], r[1], r[2], r[3]);
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(BWD90_ROW_THREADS)
+    flash_bwd_post_sm90(const __grid_constant__ bwd90_params p)
+{
+  const bwd90_rows r = bwd90_rows_of(p, C::KM);
+  const int part = threadIdx.x / 128, t = threadIdx.x % 128, warp = t / 32, lane = t % 32;
+  await_kernel_before();
+  if (r.m0 >= r.sq)
+    return;
+  const float *acc = p.dqacc + (int64_t)r.acc * C::D + part * 64 * C::DQN + 4 * t;
+  float x[C::DQN / 2];
+#pragma unroll
+  for (int j = 0; j < C::DQN / 8; j++)
+    *(float4 *)&x[4 * j] = __ldcg((const float4 *)(acc + 512 * j));
+  uint16_t *dq = bwd90_at(p.dq, p.cu_q ? 0 : r.seq, r.row_q, r.head);
+  if (C::DQ_SWAPPED) {
+    bwd90_store_t<typename C::T>(dq, p.dq.ss, r.m0, r.sq, 64 * part + 16 * warp, p.d, p.scale, lane,
+                                 x);
+    return;
+  }
+  const int col = C::DQ_ROWS ? 0 : part * C::DQN, row = C::DQ_ROWS ? 64 * part : 0;
+  dq += col;
+  bwd90_store<typename C::T>(dq, p.dq.ss, r.m0 + row + 16 * warp + lane / 4, r.sq, p.d - col,
+                             p.scale, lane, x);
+}
+
+static constexpr enum attn_dtype bwd90_dtype(__nv_bfloat16)
+{
+  return ATTN_BF16;
+}
+
+static constexpr enum attn_dtype bwd90_dtype(__half)
+{
+  return ATTN_F16;
+}
+
+template <class C>
+static const void *bwd90_post()
+{
+  if constexpr (C::DQ_ADDED)
+    return (const void *)flash_bwd_post_sm90<C>;
+  else
+    return NULL;
+}
+
+/* A variant's row in a table. */
+template <class C>
+static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
+{
+  return {name,
+          uses,
+          (const void *)flash_bwd_pre_sm90<C>,
+          bwd90_post<C>(),
+          main,
+          bwd90_dtype(typename C::T()),
+          C::D,
+          C::KM,
+          C::KN,
+          C::THREADS,
+          C::SMEM,
+          NULL,
+          0,
+          0,
+          C::SCORE,
+          C::DROP};
+}
+
+#endif

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-bwd-sm90-roles.cuh - the main pass of the Hopper backward for head_dim up to 256: a block
+ * owns 64 keys, and its two consumer warpgroups have different jobs, because the registers of one
+ * hold only one of dK and dV:
+ *
+ *   first   S = K Q^T, P;  dV += P dO;    left half of dQ = dS K
+ *   second  dP = V dO^T, dS;  dK += dS Q; right half of dQ
+ *
+ * P (fp32) goes from a thread of the first to the same thread of the second through shared memory,
+ * dS to both.  dQ is added to the accumulator straight from registers, or left to a pass of its own
+ * (flash-bwd-sm90-twopass.cuh).  The scores of the next step are computed beside the gradients of
+ * the present one; dQ is the last of a step.
+ *
+ * Measured on an H200, bf16, TF/s without a mask and causal (two passes',
+ * flash-bwd-sm90-twopass.cuh, in brackets): sequence 2k 408, 350 (397, 348); 8k 459, 448 (405,
+ * 418), 1.24 and 1.09 of cuDNN's. With the scores of a step and its gradients one after another: 8k
+ * 416, 411.  dQ in two halves of 64 columns, the first beside dK: 386, 385.  A step moves 64 KB of
+ * Q and dO from L2 and adds 64 KB of dQ there, which is what bounds it.
+ */
+#ifndef IMPL_CUDA_FLASH_BWD_SM90_ROLES_CUH
+#define IMPL_CUDA_FLASH_BWD_SM90_ROLES_CUH
+
+#include "impl/cuda/sm90-backward/flash-bwd-sm90-ends.cuh"
+#include "impl/cuda/sm90-backward/flash-bwd-sm90-options.cuh"
+
+template <class T_, int PREGS_, int CREGS_, bool DQ_ADDED_, bool SCORE_ = false, bool DROP_ = false>
+struct bwd90_roles {
+  typedef T_ T;
+  static constexpr bool DQ_ADDED = DQ_ADDED_, SCORE = SCORE_, DROP = DROP_;
+  static constexpr bool DQ_ROWS = false, DQ_SWAPPED = false;
+  static constexpr int D = 256, KM = 64, KN = 64, THREADS = 384;
+  static constexpr int QSTAGES = 2, DOSTAGES = 2, DSSTAGES = 2, PSTAGES = DQ_ADDED ? 1 : 2;
+  static constexpr int PREGS = PREGS_, CREGS = CREGS_;
+  static constexpr int DQN = 128, PANEL = 64 * 128;
+  static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, P_BYTES = KM * KN * 4;
+  static constexpr int DS_BYTES = DQ_ADDED ? KM * KN * 2 : 0;
+  static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
+  static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, DS0 = DO0 + DOSTAGES * Q_BYTES;
+  static constexpr int P0 = DS0 + DSSTAGES * DS_BYTES, LSE0 = P0 + PSTAGES * P_BYTES;
+  static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, BARS = DSUM0 + DOSTAGES * KM * 4;
+  /* barriers, 8 bytes each */
+  static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8;
+  static constexpr int Q_FULL = V_FULL + 8, Q_EMPTY = Q_FULL + 8 * QSTAGES;
+  static constexpr int DO_FULL = Q_EMPTY + 8 * QSTAGES, DO_EMPTY = DO_FULL + 8 * DOSTAGES;
+  static constexpr int DS_FULL = DO_EMPTY + 8 * DOSTAGES, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
+  static constexpr int P_FULL = DS_EMPTY + 8 * DSSTAGES, P_EMPTY = P_FULL + 8 * PSTAGES;
+  static constexpr int TILE = (P_EMPTY + 8 * PSTAGES + 15) / 16 * 16;
+  static constexpr int SMEM = TILE + BWD90_TILE_BYTES;
+  static_assert(SMEM <= 232448, "tile");
+};
+
+/* The or of all, to make something wait for them. */
+template <int N>
+SM90_DEV uint32_t bwd90_or(const float (&x)[N])
+{
+  uint32_t all = 0;
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    all |= __float_as_uint(x[i]);
+  return all;
+}
+
+/* dQ = dS K of step i: this warpgroup's 128 columns, one group */
+template <class C>
+SM90_DEV void bwd90_issue_dq(const bwd90_lane &w, float (&dQ)[64], int i)
+{
+  const uint32_t a = rederive(desc_lo(w.smem + C::DS0 + i % 2 * C::DS_BYTES, 0));
+  const uint32_t b = rederive(desc_lo(w.smem + C::K0 + w.wg * 2 * C::PANEL, C::PANEL));
+  mbar_wait(w.smem + C::DS_FULL + 8 * (i % 2), i / 2 % 2);
+  undefine(dQ);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; k++)
+    wgmma_tt<typename C::T, 128>::template ss<0, 1>(dQ, desc(a + 2 * k), desc(b + k * 128), k > 0);
+  wgmma_commit();
+}
+
+template <class C>
+SM90_DEV void bwd90_put_ds(const bwd90_lane &w, const uint32_t (&dS)[16], int i)
+{
+  const int row = w.lane & 7, key = 2 * w.warp + (w.lane >> 3 & 1), slot = i % 2;
+  const uint32_t at =
+      w.smem + C::DS0 + slot * C::DS_BYTES + (w.lane >> 4) * 1024 + row * 128 + ((key ^ row) << 4);
+  if (!C::DQ_ADDED)
+    return;
+  mbar_wait(w.smem + C::DS_EMPTY + 8 * slot, i / 2 % 2 ^ 1);
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+    stmatrix_x4_trans(at + j * 2048, dS + 4 * j);
+  fence_proxy_async();
+  bwd90_arrive(w, C::DS_FULL + 8 * slot);
+}
+
+/* The query blocks in order. */
+struct bwd90_walk {
+  int m, head, row; /* query block, head, its first padded row */
+};
+
+template <class C>
+SM90_DEV bwd90_walk bwd90_begin(const volatile bwd90_tile *t)
+{
+  return {bwd90_uniform(t->lo), t->head, t->acc + t->lo * C::KM};
+}
+
+template <class C>
+SM90_DEV void bwd90_next(bwd90_walk &k, const bwd90_params &p, const volatile bwd90_tile *t)
+{
+  const bool wraps = k.m + 1 == t->hi;
+  k.row += wraps ? p.acc_sh - k.m * C::KM + t->lo * C::KM : C::KM;
+  k.m = bwd90_uniform(wraps ? t->lo : k.m + 1);
+  k.head += wraps;
+}
+
+/* dQ of step i, whose first padded row is row, to the accumulator. */
+template <class C>
+SM90_DEV void bwd90_add_dq(const bwd90_lane &w, const bwd90_params &p, int i, int row)
+{
+  float dQ[64];
+  if (!C::DQ_ADDED)
+    return;
+  bwd90_issue_dq<C>(w, dQ, i);
+  wgmma_wait<0>();
+  pin(dQ);
+  bwd90_arrive(w, C::DS_EMPTY + 8 * (i % 2));
+  float *out = p.dqacc + (int64_t)row * C::D + w.wg * 64 * C::DQN + (32 * w.warp + w.lane) * 4;
+#pragma unroll
+  for (int j = 0; j < 16; j++)
+    red_add_v4(out + 512 * j, dQ[4 * j], dQ[4 * j + 1], dQ[4 * j + 2], dQ[4 * j + 3]);
+}
+
+/* First warpgroup, from S of step i in flight to P in registers and on its way to the second. */
+template <class C>
+SM90_DEV void bwd90_give_p(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
+                           const bwd90_band &band, const bwd90_walk &k, int i, float (&S)[32])
+{
+  const int qs = i % C::QSTAGES, ps = i % C::PSTAGES, quad = w.lane & 3;
+  const uint32_t give = w.smem + C::P0 + ps * C::P_BYTES + (32 * w.warp + w.lane) * 16;
+  float X[32];
+  pin(S);
+  if constexpr (C::SCORE) {
+    bwd90_options<C>(p, bwd90_head_of(p, t->batch, k.head), band, t->sk - t->sq, t->n0,
+                     16 * w.warp + w.lane / 4, k.m * C::KM + 2 * quad,
+                     w.smem + C::LSE0 + qs * C::KM * 4 + 8 * quad, S, X);
+  } else {
+    if (bwd90_masked(p, band, k.m * C::KM, C::KM))
+      bwd90_mask(p, band, 16 * w.warp + w.lane / 4, k.m * C::KM + 2 * quad, S);
+    bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 8 * quad);
+  }
+  fence_proxy_async(); /* lse2 has been read, TMA may write there */
+  bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
+  mbar_wait(w.smem + C::P_EMPTY + 8 * ps, (i / C::PSTAGES % 2 ^ 1) ^ (bwd90_or(S) & p.zero));
+#pragma unroll
+  for (int j = 0; j < 8; j++)
+    if (C::SCORE)
+      sts_v4(give + 2048 * j, X[4 * j], X[4 * j + 1], X[4 * j + 2], X[4 * j + 3]);
+    else
+      sts_v4(give + 2048 * j, S[4 * j], S[4 * j + 1], S[4 * j + 2], S[4 * j + 3]);
+  bwd90_arrive(w, C::P_FULL + 8 * ps);
+}
+
+template <class C>
+SM90_DEV void bwd90_first(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
+                          float (&dV)[128])
+{
+  const int last = bwd90_uniform((t->hi - t->lo) * p.group) - 1;
+  const bwd90_band band = {bwd90_uniform(t->n0 - t->shift), bwd90_uniform(t->sk - t->n0)};
+  bwd90_walk k = bwd90_begin<C>(t);
+  float S[32];
+  uint32_t P[16];
+  undefine(dV);
+  mbar_wait(w.smem + C::K_FULL, 0);
+  mbar_wait(w.smem + C::Q_FULL, 0);
+  bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0);
+  wgmma_wait<0>();
+  bwd90_give_p<C>(w, p, t, band, k, 0, S);
+  bwd90_pack<typename C::T>(P, S);
+#pragma unroll 1
+  for (int i = 0; i < last; i++) {
+    const int qs = (i + 1) % C::QSTAGES, os = i % C::DOSTAGES;
+    mbar_wait(w.smem + C::Q_FULL + 8 * qs, (i + 1) / C::QSTAGES % 2);
+    bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0 + qs * C::Q_BYTES);
+    mbar_wait(w.smem + C::DO_FULL + 8 * os, i / C::DOSTAGES % 2);
+    bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
+    wgmma_wait<1>();
+    const int row = k.row;
+    bwd90_next<C>(k, p, t);
+    bwd90_give_p<C>(w, p, t, band, k, i + 1, S);
+    wgmma_wait<0>();
+    pin(dV);
+    bwd90_arrive(w, C::DO_EMPTY + 8 * os);
+    bwd90_pack<typename C::T>(P, S);
+    bwd90_add_dq<C>(w, p, i, row);
+  }
+  mbar_wait(w.smem + C::DO_FULL + 8 * (last % C::DOSTAGES), last / C::DOSTAGES % 2);
+  bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + last % C::DOSTAGES * C::Q_BYTES, last > 0);
+  wgmma_wait<0>();
+  pin(dV);
+  bwd90_add_dq<C>(w, p, last, k.row);
+}
+
+/* Second warpgroup, from dP of step i in flight to dS in its place. */
+template <class C>
+SM90_DEV void bwd90_take_p(const bwd90_lane &w, const bwd90_params &p, int i, float (&dP)[32])
+{
+  const int os = i % C::DOSTAGES, ps = i % C::PSTAGES;
+  const uint32_t take = w.smem + C::P0 + ps * C::P_BYTES + (32 * w.warp + w.lane) * 16;
+  const uint32_t dsum = w.smem + C::DSUM0 + os * C::KM * 4 + 8 * (w.lane & 3);
+  float P[4];
+  pin(dP);
+  mbar_wait(w.smem + C::P_FULL + 8 * ps, i / C::PSTAGES % 2);
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    *(float4 *)P = lds_v4(take + 2048 * j);
+    if (C::SCORE)
+      bwd90_ds_options<4>(p, dP + 4 * j, P, dsum + 32 * j);
+    else
+      bwd90_ds<4>(dP + 4 * j, P, dsum + 32 * j);
+  }
+  bwd90_arrive(w, C::P_EMPTY + 8 * ps);
+  fence_proxy_async();
+  bwd90_arrive(w, C::DO_EMPTY + 8 * os);
+}
+
+template <class C>
+SM90_DEV void bwd90_second(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
+                           float (&dK)[128])
+{
+  const int last = bwd90_uniform((t->hi - t->lo) * p.group) - 1;
+  bwd90_walk k = bwd90_begin<C>(t);
+  float dP[32];
+  uint32_t dS[16];
+  undefine(dK);
+  mbar_wait(w.smem + C::V_FULL, 0);
+  mbar_wait(w.smem + C::DO_FULL, 0);
+  bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0);
+  wgmma_wait<0>();
+  bwd90_take_p<C>(w, p, 0, dP);
+  bwd90_pack<typename C::T>(dS, dP);
+  bwd90_put_ds<C>(w, dS, 0);
+#pragma unroll 1
+  for (int i = 0; i < last; i++) {
+    const int qs = i % C::QSTAGES, os = (i + 1) % C::DOSTAGES;
+    mbar_wait(w.smem + C::DO_FULL + 8 * os, (i + 1) / C::DOSTAGES % 2);
+    bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0 + os * C::Q_BYTES);
+    bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, i > 0);
+    wgmma_wait<1>();
+    bwd90_take_p<C>(w, p, i + 1, dP);
+    /* a branch that follows dS keeps the wait for dK behind it */
+    mbar_wait(w.smem + C::V_FULL, bwd90_or(dP) & p.zero);
+    wgmma_wait<0>();
+    pin(dK);
+    bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
+    bwd90_pack<typename C::T>(dS, dP);
+    bwd90_put_ds<C>(w, dS, i + 1);
+    bwd90_add_dq<C>(w, p, i, k.row);
+    bwd90_next<C>(k, p, t);
+  }
+  bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + last % C::QSTAGES * C::Q_BYTES, last > 0);
+  wgmma_wait<0>();
+  pin(dK);
+  bwd90_add_dq<C>(w, p, last, k.row);
+}
+
+template <class C>
+SM90_DEV void bwd90_consume(const bwd90_lane &w, const bwd90_params &p,
+                            const volatile bwd90_tile *t)
+{
+  float acc[128];
+  if (t->lo >= t->hi) {
+#pragma unroll
+    for (int i = 0; i < 128; i++)
+      acc[i] = 0;
+  } else if (w.wg == 0) {
+    bwd90_first<C>(w, p, t, acc);
+  } else {
+    bwd90_second<C>(w, p, t, acc);
+  }
+  const int part = t->part;
+  if (part >= 0 && part < p.parts - 1) {
+    bwd90_give_part<C>(p, part, w.wg, acc);
+    bwd90_gave_part(w, p);
+    return;
+  }
+  if (part >= 0) {
+    bwd90_await_parts(w, p);
+    for (int i = 0; i < part; i++)
+      bwd90_take_part<C>(p, i, w.wg, acc);
+  }
+  const attn_tensor &out = w.wg == 0 ? p.dv : p.dk;
+  bwd90_store_kv<typename C::T>(out, t, t->n0, w.warp, w.lane, w.wg == 0 ? p.dv_cols : p.d,
+                                w.wg == 1  ? p.scale
+                                : C::SCORE ? p.keep_scale
+                                           : 1.f,
+                                acc);
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_bwd_roles_sm90(const __grid_constant__ CUtensorMap mq,
+                         const __grid_constant__ CUtensorMap mk,
+                         const __grid_constant__ CUtensorMap mv,
+                         const __grid_constant__ CUtensorMap mdo,
+                         const __grid_constant__ bwd90_params p)
+{
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const uint32_t smem = smem_addr(shared);
+  const volatile bwd90_tile *tile = (const volatile bwd90_tile *)(shared + C::TILE);
+  if (threadIdx.x == 0) {
+    *(bwd90_tile *)(shared + C::TILE) = bwd90_decode<C>(p);
+    mbar_init(smem + C::K_FULL, 1);
+    mbar_init(smem + C::V_FULL, 1);
+    for (int i = 0; i < C::PSTAGES; i++) {
+      mbar_init(smem + C::P_FULL + 8 * i, 4);
+      mbar_init(smem + C::P_EMPTY + 8 * i, 4);
+    }
+    for (int i = 0; i < 2; i++) {
+      mbar_init(smem + C::DS_FULL + 8 * i, 4);
+      mbar_init(smem + C::DS_EMPTY + 8 * i, 8);
+      mbar_init(smem + C::Q_FULL + 8 * i, 1);
+      mbar_init(smem + C::Q_EMPTY + 8 * i, 8);
+      mbar_init(smem + C::DO_FULL + 8 * i, 1);
+      mbar_init(smem + C::DO_EMPTY + 8 * i, 8);
+    }
+    mbar_init_fence();
+  }
+  __syncthreads();
+  await_kernel_before();
+  admit_next_kernel();
+  const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
+  if (wg == 0) {
+    regs_give<C::PREGS>();
+    if (threadIdx.x == 0 && tile->lo < tile->hi)
+      bwd90_produce<C>(smem, tile, &mq, &mk, &mv, &mdo, p);
+  } else {
+    regs_take<C::CREGS>();
+    bwd90_consume<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);
+  }
+}
+
+template <class T>
+static bwd90_kernel bwd90_roles_row(const char *name, int uses)
+{
+  typedef bwd90_roles<T, 24, 240, true> C;
+  return bwd90_row<C>(name, uses, (const void *)flash_bwd_roles_sm90<C>);
+}
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flash-bwd-sm90.c - the Hopper backward's host half: what it takes, its workspace, its schedule,
+ * its tensor maps.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "impl/cuda/sm90-backward/flash-bwd-sm90.h"
+#include "impl/cuda/tensor-map.h"
+#include "impl/dropout.h"
+
+/* Q, dO and the accumulators of dQ of the heads that are scheduled together: they share a Hopper's
+ * L2 with what streams through. */
+#define SECTION_BYTES (40 << 20)
+#define ALIGN 1024
+
+/* Mean number of keys that a query sees, up to which a problem is short: sequence 2k under a causal
+ * mask is, without one it is not. */
+#define SHORT_KEYS 1024
+
+static int kind_of(const struct attn_problem *p)
+{
+  if (p->deterministic)
+    return p->mask == ATTN_MASK_NONE && !p->nruns ? BWD90_ROTATED : BWD90_ORDERED;
+  return attn_problem_pairs(p) <= (double)SHORT_KEYS * attn_problem_total_q(p) ? BWD90_SHORT
+                                                                               : BWD90_LONG;
+}
+
+const struct bwd90_kernel *attn_flash_bwd_sm90_choose(const struct attn_problem *p)
+{
+  static const struct bwd90_kernel *const tables[] = {
+      attn_flash_bwd_sm90_d64,         attn_flash_bwd_sm90_d128,
+      attn_flash_bwd_sm90_d256,        attn_flash_bwd_sm90_d256_twopass,
+      attn_flash_bwd_sm90_d64_options, attn_flash_bwd_sm90_d128_options,
+      attn_flash_bwd_sm90_d256_options};
+  bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
+  int kind = kind_of(p);
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    for (const struct bwd90_kernel *k = tables[i]; k->main; k++)
+      if (k->dtype == p->dtype && p->d <= k->d && p->dv <= k->d && (k->uses & kind) &&
+          k->score == score && k->drop == drop)
+        return k;
+  return NULL;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+  return (a + b - 1) / b;
+}
+
+/* Rows of the workspace for one head: of one sequence, or of all if they are packed. */
+static int64_t padded_rows(const struct attn_problem *p, int km)
+{
+  return p->nruns ? (attn_problem_total_q(p) / km + p->b) * km : ceil_div(p->sq, km) * km;
+}
+
+static int64_t padded_total(const struct attn_problem *p, int km)
+{
+  return padded_rows(p, km) * p->hq * (p->nruns ? 1 : p->b);
+}
+
+const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
+                                            const struct attn_device *dev)
+{
+  const struct bwd90_kernel *k;
+  if (dev->sm != 90)
+    return "needs compute capability 9.0 (Hopper)";
+  if (p->dtype != ATTN_BF16 && p->dtype != ATTN_F16)
+    return "takes bf16 and fp16 only";
+  if (p->d > 256 || p->dv > 256)
+    return "head dim above 256";
+  if (p->d % 8 || p->dv % 8)
+    return "head dim must be a multiple of 8 (16-byte rows)";
+  if (p->page)
+    return "there is no gradient of paged KV";
+  if (p->scale < 0)
+    return "a negative scale turns the mask around";
+  if (p->sq >= BWD90_UNLIMITED / 2 || p->sk >= BWD90_UNLIMITED / 2)
+    return "sequence of 2^28 tokens or more";
+  k = attn_flash_bwd_sm90_choose(p);
+  if (!k)
+    return "no tile for this head dim";
+  if (padded_total(p, k->km) > INT32_MAX || p->b * p->hkv * ceil_div(p->sk, k->kn) > INT32_MAX ||
+      p->b * p->hq * ceil_div(p->sq, k->km) > INT32_MAX)
+    return "more than 2^31 - 1 rows or tiles";
+  return NULL;
+}
+
+/* ---- workspace ------------------------------------------------------------------------------ */
+
+static size_t align_up(size_t bytes)
+{
+  return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Key blocks that several blocks share, so that the last round of equal tiles is not one of few:
+ * `left` of them are left over after full rounds, and shared by `parts` blocks each. */
+struct shares {
+  int32_t left, parts; /* parts: 0 if none is shared */
+};
+
+#define MOST_PARTS 5
+
+static struct shares shares_of(const struct attn_problem *p, const struct attn_device *dev,
+                               const struct bwd90_kernel *k, bool turns)
+{
+  int64_t n = dev->multiprocessors, tiles = p->b * p->hkv * ceil_div(p->sk, k->kn);
+  struct shares s = {.left = (int32_t)(n > 0 ? tiles % n : 0)};
+  double least = 1;
+  if (p->mask != ATTN_MASK_NONE || p->nruns || turns || s.left == 0 || n > BWD90_SHARED)
+    return s;
+  for (int parts = 2; parts <= MOST_PARTS && parts <= ceil_div(p->sq, k->km); parts++) {
+    double rounds = (double)ceil_div((int64_t)s.left * parts, n) / parts;
+    if (rounds < least - 1e-9) {
+      least = rounds;
+      s.parts = parts;
+    }
+  }
+  return s;
+}
+
+/* Turn counters, lse2, dsum, dqacc, counters and sums of shared key blocks, in this order. */
+struct layout {
+  size_t lse2, dsum, dqacc, joined, shared, end;
+};
+
+static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, bool turns,
+                               struct shares s)
+{
+  struct layout l;
+  l.lse2 = turns ? align_up(padded / k->km * BWD90_TURNS * sizeof(int32_t)) : 0;
+  l.dsum = l.lse2 + align_up(padded * sizeof(float));
+  l.dqacc = l.dsum + align_up(padded * sizeof(float));
+  l.joined = l.dqacc + (k->dq ? 0 : align_up(padded * k->d * sizeof(float)));
+  l.shared = l.joined + (s.parts ? align_up(2 * BWD90_SHARED * sizeof(int32_t)) : 0);
+  l.end =
+      l.shared + (s.parts ? (size_t)s.left * (s.parts - 1) * 2 * k->kn * k->d * sizeof(float) : 0);
+  return l;
+}
+
+size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct attn_device *dev)
+{
+  const struct bwd90_kernel *k = attn_flash_bwd_sm90_choose(p);
+  bool turns = p->deterministic && !k->dq;
+  return layout_of(k, padded_total(p, k->km), turns, shares_of(p, dev, k, turns)).end;
+}
+
+/* ---- plan ----------------------------------------------------------------------------------- */
+
+static int32_t window_side(int64_t n)
+{
+  return n < 0 || n > BWD90_UNLIMITED ? BWD90_UNLIMITED : (int32_t)n;
+}
+
+static void plan_mask(const struct attn_problem *p, struct bwd90_params *a)
+{
+  a->topleft = p->mask == ATTN_MASK_CAUSAL_TOPLEFT;
+  a->left = a->right = BWD90_UNLIMITED;
+  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
+    a->right = 0;
+  if (p->mask == ATTN_MASK_WINDOW) {
+    a->left = window_side(p->window_left);
+    a->right = window_side(p->window_right);
+  }
+}
+
+static void plan_options(const struct attn_problem *p, struct bwd90_params *a)
+{
+  double scale = attn_problem_scale(p);
+  a->cap = (float)(p->softcap * M_LOG2E);
+  a->cap_scale = (float)(p->softcap > 0 ? scale / p->softcap : scale * M_LOG2E);
+  a->alibi = p->alibi;
+  a->drop_threshold = attn_dropout_threshold(p->dropout_p);
+  a->drop_seed = p->dropout_seed;
+  a->keep_scale = attn_dropout_scale(a->drop_threshold);
+}
+
+/* Equal tiles go head after head; unequal ones longest first, as many heads together as L2 holds.
+ */
+static int32_t section_heads(const struct attn_problem *p, const struct bwd90_kernel *k)
+{
+  int64_t heads = p->b * p->hkv, n = 1;
+  double bytes = (double)p->sq * (p->hq / p->hkv) * (2 * (p->d + p->dv) + 4 * k->d);
+  if (p->mask == ATTN_MASK_NONE && !p->nruns)
+    return 1;
+  while (n < heads && (n + 1) * bytes <= SECTION_BYTES)
+    n++;
+  return (int32_t)n;
+}
+
+/* Deterministic: who adds to a query block first.  Under a mask the rightmost key block reaches it
+ * first.  Without one, key blocks that run at the same time start at different query blocks, so
+ * that nobody waits; at most as many as the device holds, else those that run would wait for others
+ * that cannot start. */
+static void plan_order(const struct attn_problem *p, const struct attn_device *dev,
+                       struct bwd90_params *a, bool turns)
+{
+  if (!turns)
+    return;
+  if (p->mask != ATTN_MASK_NONE || p->nruns || a->blocks == 0)
+    a->backwards = 1;
+  else
+    a->rotate = (int32_t)ceil_div(a->blocks, ceil_div(a->blocks, dev->multiprocessors));
+}
+
+int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
+                             const struct bwd90_kernel *k, struct bwd90_plan *plan)
+{
+  *plan = (struct bwd90_plan){
+      .kernel = k,
+      .total_q = attn_problem_total_q(p),
+      .total_k = attn_problem_total_k(p),
+      .padded = padded_total(p, k->km),
+      .ragged = p->nruns > 0,
+      .turns = p->deterministic && !k->dq,
+  };
+  struct bwd90_params *a = &plan->params;
+  a->b = (int32_t)p->b;
+  a->hq = (int32_t)p->hq;
+  a->hkv = (int32_t)p->hkv;
+  a->group = (int32_t)(p->hq / p->hkv);
+  a->sq = (int32_t)p->sq;
+  a->sk = (int32_t)p->sk;
+  a->d = (int32_t)p->d;
+  a->dv_cols = (int32_t)p->dv;
+  a->qblocks = (int32_t)ceil_div(p->sq, k->km);
+  a->blocks = (int32_t)ceil_div(p->sk, k->kn);
+  a->section = section_heads(p, k);
+  a->acc_sh = (int32_t)padded_rows(p, k->km);
+  a->acc_sb = plan->ragged ? 0 : (int32_t)(p->hq * a->acc_sh);
+  a->lse_sb = plan->ragged ? 0 : p->hq * p->sq;
+  a->lse_sh = plan->ragged ? plan->total_q : p->sq;
+  a->scale = (float)attn_problem_scale(p);
+  a->c = (float)(attn_problem_scale(p) * M_LOG2E);
+  plan_mask(p, a);
+  plan_options(p, a);
+  plan_order(p, dev, a, plan->turns);
+  struct shares s = shares_of(p, dev, k, plan->turns);
+  a->parts = s.parts;
+  a->whole = (int32_t)(p->b * p->hkv * a->blocks) - (s.parts ? s.left : 0);
+  if ((k->main &&
+       cudaFuncSetAttribute(k->main, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)) ||
+      (k->dq &&
+       cudaFuncSetAttribute(k->dq, cudaFuncAttributeMaxDynamicSharedMemorySize, k->dq_smem)))
+    return ATTN_EDEVICE;
+  return ATTN_OK;
+}
+
+/* ---- enqueueing ----------------------------------------------------------------------------- */
+
+static void place(const struct bwd90_plan *plan, const struct attn_args *args,
+                  struct bwd90_params *a)
+{
+  int32_t left = a->parts ? a->b * a->hkv * a->blocks - a->whole : 0;
+  struct shares s = {left, a->parts};
+  struct layout l = layout_of(plan->kernel, plan->padded, plan->turns, s);
+  char *w = args->workspace;
+  a->o = args->o;
+  a->dout = args->dout;
+  a->dq = args->dq;
+  a->dk = args->dk;
+  a->dv = args->dv;
+  a->lse = args->lse;
+  a->turns = plan->turns ? (int32_t *)w : NULL;
+  a->lse2 = (float *)(w + l.lse2);
+  a->dsum = (float *)(w + l.dsum);
+  a->dqacc = (float *)(w + l.dqacc);
+  a->joined = (int32_t *)(w + l.joined);
+  a->shared = (float *)(w + l.shared);
+  if (plan->ragged) {
+    a->cu_q = args->cu_seqlens_q;
+    a->cu_k = args->cu_seqlens_k;
+  }
+}
+
+/* A map of an empty tensor is never read; it only has to be one. */
+static int encode(CUtensorMap *map, const struct bwd90_plan *plan, const struct attn_tensor *t,
+                  int64_t width, bool keys)
+{
+  const struct bwd90_params *a = &plan->params;
+  int64_t total = keys ? plan->total_k : plan->total_q;
+  struct attn_map_shape s = {plan->kernel->dtype,         width,
+                             keys ? a->hkv : a->hq,       keys ? a->sk : a->sq,
+                             plan->ragged ? total : a->b, plan->ragged};
+  if (total == 0) {
+    memset(map, 0, sizeof *map);
+    return ATTN_OK;
+  }
+  return attn_map_encode(map, t, &s, keys ? plan->kernel->kn : plan->kernel->km);
+}
+
+/* overlap: may start while the kernel before it runs, and itself waits for what it needs. */
+static int launch(const void *kernel, int64_t grid, int threads, int smem, bool overlap,
+                  void **params, cudaStream_t stream)
+{
+  cudaLaunchAttribute attr = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                              .val = {.programmaticStreamSerializationAllowed = 1}};
+  cudaLaunchConfig_t config = {.gridDim = {(unsigned)grid, 1, 1},
+                               .blockDim = {(unsigned)threads, 1, 1},
+                               .dynamicSmemBytes = smem,
+                               .stream = stream,
+                               .attrs = &attr,
+                               .numAttrs = overlap};
+  if (grid == 0 || !kernel)
+    return ATTN_OK;
+  return cudaLaunchKernelExC(&config, kernel, params) ? ATTN_EDEVICE : ATTN_OK;
+}
+
+static bool aligned(const struct attn_args *a)
+{
+  return attn_map_aligned(&a->q) && attn_map_aligned(&a->k) && attn_map_aligned(&a->v) &&
+         attn_map_aligned(&a->o) && attn_map_aligned(&a->dout) && attn_map_aligned(&a->dq) &&
+         attn_map_aligned(&a->dk) && attn_map_aligned(&a->dv) &&
+         (uintptr_t)a->workspace % ALIGN == 0;
+}
+
+int attn_flash_bwd_sm90_run(const struct bwd90_plan *plan, const struct attn_args *args,
+                            cudaStream_t stream)
+{
+  const struct bwd90_kernel *k = plan->kernel;
+  struct bwd90_params a = plan->params;
+  CUtensorMap q, key, v, dout;
+  void *before_after[] = {&a}, *tiles[] = {&q, &key, &v, &dout, &a};
+  int64_t rows = (int64_t)a.b * a.hq * a.qblocks, keys = (int64_t)a.b * a.hkv * a.blocks;
+  keys += a.parts ? (keys - a.whole) * (a.parts - 1) : 0;
+  int64_t dq = k->dq ? (int64_t)a.b * a.hq * ceil_div(a.sq, k->dq_rows) : 0;
+  int st;
+  if (!aligned(args))
+    return ATTN_EINVAL;
+  place(plan, args, &a);
+  if ((st = encode(&q, plan, &args->q, a.d, false)) ||
+      (st = encode(&key, plan, &args->k, a.d, true)) ||
+      (st = encode(&v, plan, &args->v, a.dv_cols, true)) ||
+      (st = encode(&dout, plan, &args->dout, a.dv_cols, false)) ||
+      (st = launch(k->pre, rows, 256, 0, false, before_after, stream)) ||
+      (st = launch(k->main, keys, k->threads, k->smem, rows > 0, tiles, stream)) ||
+      (st = launch(k->dq, dq, k->threads, k->dq_smem, keys > 0, tiles, stream)))
+    return st;
+  return launch(k->post, rows, 256, 0, keys > 0, before_after, stream);
+}
