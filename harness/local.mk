@@ -51,6 +51,7 @@ libattnbench_a_SOURCES += \
   harness/run/group-time.c \
   harness/run/group-verify.c \
   harness/run/group-zoo.c \
+  harness/run/lock.c harness/run/lock.h \
   harness/run/regime.c harness/run/regime.h \
   harness/run/rules.c harness/run/rules.h \
   harness/run/rules-plain.c \

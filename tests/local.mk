@@ -35,6 +35,7 @@ unit_tests = \
   tests/unit/cupti-host \
   tests/unit/device-host \
   tests/unit/e4m3 \
+  tests/unit/lock \
   tests/unit/losses \
   tests/unit/problem \
   tests/unit/problem-count \

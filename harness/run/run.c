@@ -4,13 +4,11 @@
  */
 #include "config.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
+#include "harness/run/lock.h"
 #include "harness/run/run-parts.h"
 #include "harness/run/worker.h"
 
@@ -84,27 +82,6 @@ static int measure_ceilings(struct run *run, struct run_batch *b, char *err, siz
            run->o->device->name, g->stage[0] ? g->stage : "start",
            g->device.error[0] ? g->device.error : "the worker died");
   return ATTN_EDEVICE;
-}
-
-/* One run a GPU at a time; the kernel drops the lock of whoever dies. */
-static int lock_device(const struct run_options *o, char *err, size_t errlen)
-{
-  char path[64];
-  if (strcmp(o->device->name, "cuda"))
-    return -1;
-  snprintf(path, sizeof path, "/tmp/attnbench-gpu%d.lock", o->device_options.index);
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) /* another user's: reading is enough for a lock */
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-    snprintf(err, errlen,
-             "GPU %d is being measured by another attnbench (lock %s): wait for it, or "
-             "choose another with --gpu",
-             o->device_options.index, path);
-    close(fd);
-    return -2;
-  }
-  return fd;
 }
 
 static int run_all(struct run *run, struct run_batch *b, const struct problem_list *list, char *err,

@@ -113,7 +113,7 @@ whole "$dir/same.jsonl"
 ok $? "which are whole"
 
 if "$ATTNBENCH" list --device cuda 2> /dev/null | grep -q 'cuda *present' && command -v flock > /dev/null; then
-  flock /tmp/attnbench-gpu0.lock "$ATTNBENCH" run --device cuda --quiet "$problem" > /dev/null 2> "$dir/err"
+  CUDA_VISIBLE_DEVICES=0 flock /tmp/attnbench-gpu0.lock "$ATTNBENCH" run --device cuda --quiet "$problem" > /dev/null 2> "$dir/err"
   is $? 3 "a GPU that is being measured exits 3"
   is "$(grep -c 'attnbench-gpu0.lock' "$dir/err")" 1 "and names the lock"
 fi
