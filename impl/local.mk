@@ -86,6 +86,14 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-backward/flash-bwd-sm90-twopass.cuh \
   impl/cuda/sm90-forward/flash-sm90.c \
   impl/cuda/sm90-forward/flash-sm90.cuh \
+  impl/cuda/sm90-forward/flash-sm90-config.cuh \
+  impl/cuda/sm90-forward/flash-sm90-consume.cuh \
+  impl/cuda/sm90-forward/flash-sm90-issue.cuh \
+  impl/cuda/sm90-forward/flash-sm90-produce.cuh \
+  impl/cuda/sm90-forward/flash-sm90-score.cuh \
+  impl/cuda/sm90-forward/flash-sm90-softmax.cuh \
+  impl/cuda/sm90-forward/flash-sm90-store.cuh \
+  impl/cuda/sm90-forward/flash-sm90-tile.cuh \
   impl/cuda/sm90-forward/flash-sm90.h \
   impl/cuda/sm90-forward/flash-sm90-d64.cu \
   impl/cuda/sm90-forward/flash-sm90-d64-options.cu \

@@ -87,7 +87,7 @@ uses() { # UNIT HEADER
   *.cu,* | *.c,*) [ "$1" = "$2" ] ;;
   *bwd*,*bwd*.cu) true ;;
   *bwd*,* | *,*.c) false ;;
-  */flash-sm90.cuh,*bwd*) false ;;
+  */flash-sm90*.cuh,*bwd*) false ;;
   *) true ;;
   esac
 }
