@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run-lanes.c - verdicts on the cpu device through several workers at a time.
+ * run-lanes.c - verdicts through several workers at a time.
  *
- * Most of a verdict's work, and of the laws', runs on one core.  Where nothing is timed or counted
- * batches can go side by side: same isolation, each in a worker of its own; same records in the
- * same order, for a batch is recorded when those before it are.
+ * Most of a verdict's work, and of the laws', runs on one core of the host.  Where nothing is timed
+ * or counted batches can go side by side: same isolation, each in a worker of its own; same records
+ * in the same order, for a batch is recorded when those before it are.
  */
 #include "config.h"
 
@@ -17,6 +17,10 @@
 #define LANES 16
 #define AHEAD 2 /* batches a lane that may have finished before their turn */
 #define BATCH 2 /* problems of one; few, so that the lanes end together */
+
+/* On a GPU each worker pays for a context, in time and in memory of the card. */
+#define GPU_LANES 6
+#define GPU_BATCH 10
 
 /* Bytes of the largest problem: beside others it must not be out of memory. */
 #define ROOM 0x100p+20
@@ -34,6 +38,7 @@ struct lanes {
   const struct problem_list *list;
   struct slot slot[LANES * AHEAD];
   int nslots, running, most;
+  int batch;      /* problems of one */
   int next, head; /* batch to begin, batch to record */
   struct spent spent;
   char *err;
@@ -47,32 +52,39 @@ static double room_of(const struct attn_problem *p)
          4 * attn_problem_pairs(p) * (double)p->hq;
 }
 
-static int batches(const struct problem_list *list)
+static bool on_gpu(const struct run *run)
 {
-  return (list->n + BATCH - 1) / BATCH;
+  return !strcmp(run->o->device->name, "cuda");
+}
+
+static int batches(const struct problem_list *list, int batch)
+{
+  return (list->n + batch - 1) / batch;
 }
 
 int run_lanes(const struct run *run, const struct problem_list *list)
 {
   const struct run_options *o = run->o;
   int cores = o->device_options.cores ? o->device_options.cores : host_cores();
-  int most = batches(list) < LANES ? batches(list) : LANES;
-  if (strcmp(o->device->name, "cpu") || o->group.time || o->group.count || o->processes != 1)
+  int most = on_gpu(run) ? GPU_LANES : LANES;
+  int work = batches(list, on_gpu(run) ? GPU_BATCH : BATCH);
+  if (o->group.time || o->group.count || o->processes != 1)
     return 1;
   for (int i = 0; i < list->n; i++)
     if (room_of(&list->item[i]) > ROOM)
       return 1;
+  most = work < most ? work : most;
   most = cores < most ? cores : most;
   return most < 1 ? 1 : most;
 }
 
 static void take(struct lanes *l, struct slot *s)
 {
-  int first = l->next * BATCH, left = l->list->n - first;
+  int first = l->next * l->batch, left = l->list->n - first;
   memset(&s->b->spent, 0, sizeof s->b->spent);
   spent_enter(&s->b->spent, SPENT_REST);
-  run_task_begin(&s->task, l->run, s->b, &l->list->item[first], left < BATCH ? left : BATCH, l->err,
-                 l->errlen);
+  run_task_begin(&s->task, l->run, s->b, &l->list->item[first], left < l->batch ? left : l->batch,
+                 l->err, l->errlen);
   s->turn = l->next++;
   s->done = false;
 }
@@ -82,7 +94,7 @@ static int advance(struct lanes *l, struct slot *s)
 {
   struct worker_result end = {WORKER_FAILED, 0};
   double timeout_s = l->run->o->timeout_s;
-  if (s->turn < 0 && l->next < batches(l->list) && l->running < l->most)
+  if (s->turn < 0 && l->next < batches(l->list, l->batch) && l->running < l->most)
     take(l, s);
   if (s->turn < 0 || s->done)
     return ATTN_OK;
@@ -127,7 +139,7 @@ static int look_after(struct lanes *l)
 {
   long pause_ns = WORKER_LEAST_NS;
   int status = ATTN_OK;
-  while (!status && l->head < batches(l->list)) {
+  while (!status && l->head < batches(l->list, l->batch)) {
     int head = l->head, running = l->running;
     for (int i = 0; i < l->nslots && !status; i++)
       status = advance(l, &l->slot[i]);
@@ -160,6 +172,7 @@ int run_in_lanes(struct run *run, const struct problem_list *list, int lanes, st
   double begun = clock_now();
   int status = ATTN_OK;
   l = (struct lanes){.run = run, .list = list, .most = lanes, .err = err, .errlen = errlen};
+  l.batch = on_gpu(run) ? GPU_BATCH : BATCH;
   for (; l.nslots < lanes * AHEAD && !status; l.nslots++) {
     struct slot *s = &l.slot[l.nslots];
     s->turn = -1;

@@ -64,7 +64,7 @@ int run_task_body(void *task);
 /* Keeps what is opening a device alive, and records what has finished. */
 int run_task_tick(void *task);
 
-/* ---- run-lanes.c: verdicts alone, on the cpu device: several workers at a time ---- */
+/* ---- run-lanes.c: verdicts alone: several workers at a time ---- */
 /* How many; 1: one after the other. */
 int run_lanes(const struct run *run, const struct problem_list *list);
 int run_in_lanes(struct run *run, const struct problem_list *list, int lanes, struct spent *spent,
