@@ -274,7 +274,8 @@ struct attn_impl {
    * nothing to prepare, and run receives the problem as its plan. */
   int (*prepare)(const struct attn_problem *p, const struct attn_device *dev, void **plan);
   /* Enqueues one computation on stream (cudaStream_t, or struct attn_machine * on the cpu device).
-   * No allocation, no synchronisation, no conversion of inputs. */
+   * No allocation, no synchronisation, no conversion of inputs. ATTN_EUNSUPPORTED: strides other
+   * than those of the problem's layout, where a plan holds for these alone. */
   int (*run)(void *plan, const struct attn_args *args, void *stream);
   void (*finish)(void *plan);
   /* Bytes it means to move; NULL where the algorithm is not known. */

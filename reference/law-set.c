@@ -149,6 +149,7 @@ int law_set_make(struct law_set *s, const struct attn_problem *p, bool gaps)
 {
   memset(s, 0, sizeof *s);
   s->p = *p;
+  s->gaps = gaps;
   int status = law_open(p, NULL, &s->r);
   if (!status && p->page)
     status = law_pages_make(s);

@@ -39,6 +39,7 @@ struct law_set {
   struct attn_tensor t[LAW_OPERANDS]; /* lse: data alone */
   size_t bytes[LAW_OPERANDS];
   bool used[LAW_OPERANDS], output[LAW_OPERANDS];
+  bool gaps;                /* strides of its own, not those of the problem's layout */
   int32_t *table, *lengths; /* of a paged cache */
   float *scale[2];          /* (hkv), of the keys and of the values of an e4m3 cache */
   int64_t table_stride, pages;
@@ -52,7 +53,8 @@ struct law_place {
 /* What is under test. */
 struct law_subject {
   const struct attn_numerics *numerics;
-  /* Computes the outputs of s, which are full of NaN. ATTN_EUNSUPPORTED: the problem is refused. */
+  /* Computes the outputs of s, which are full of NaN. ATTN_EUNSUPPORTED: the problem is refused, or
+   * (with gaps) its strides. */
   int (*run)(void *ctx, struct law_set *s);
   /* The inputs q, k, v (and dout) that the problem was verified with. */
   void (*fill)(void *ctx, struct law_set *s);

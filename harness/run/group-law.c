@@ -129,7 +129,7 @@ static int run_and_fetch(struct away *a, struct law_set *s)
   if (!status)
     status = dev->ops->sync(dev);
   if (!status && run)
-    status = run == ATTN_EUNSUPPORTED ? ATTN_EINVAL : run;
+    status = run == ATTN_EUNSUPPORTED && !s->gaps ? ATTN_EINVAL : run;
   if (!status && arena_check_guards(&a->arena, why, sizeof why)) {
     snprintf(dev->error, sizeof dev->error, "%s", why);
     status = ATTN_EDEVICE;

@@ -240,21 +240,27 @@ static bool has_strides(const struct plan *plan, const struct attn_tensor *t,
          (t->ss == stride[2] || (seq == 1 && !s->ragged));
 }
 
-static bool args_fit(const struct plan *plan, const struct attn_args *a)
+static bool strides_fit(const struct plan *plan, const struct attn_args *a)
 {
   const struct attn_cudnn_spec *s = &plan->spec;
   bool fit = has_strides(plan, &a->q, s->stride_q, s->hq, s->sq) &&
              has_strides(plan, &a->k, s->stride_k, s->hkv, s->sk) &&
              has_strides(plan, &a->v, s->stride_v, s->hkv, s->sk) &&
              has_strides(plan, &a->o, s->stride_o, s->hq, s->sq);
-  if (s->backward)
-    fit = fit && has_strides(plan, &a->dout, s->stride_o, s->hq, s->sq) &&
-          has_strides(plan, &a->dq, s->stride_q, s->hq, s->sq) &&
-          has_strides(plan, &a->dk, s->stride_k, s->hkv, s->sk) &&
-          has_strides(plan, &a->dv, s->stride_v, s->hkv, s->sk);
-  if (s->ragged)
-    fit = fit && a->cu_seqlens_q && a->cu_seqlens_k;
-  return fit && a->workspace_bytes >= plan->workspace_bytes;
+  if (!s->backward)
+    return fit;
+  return fit && has_strides(plan, &a->dout, s->stride_o, s->hq, s->sq) &&
+         has_strides(plan, &a->dq, s->stride_q, s->hq, s->sq) &&
+         has_strides(plan, &a->dk, s->stride_k, s->hkv, s->sk) &&
+         has_strides(plan, &a->dv, s->stride_v, s->hkv, s->sk);
+}
+
+static int check_args(const struct plan *plan, const struct attn_args *a)
+{
+  bool starts = !plan->spec.ragged || (a->cu_seqlens_q && a->cu_seqlens_k);
+  if (!starts || a->workspace_bytes < plan->workspace_bytes)
+    return ATTN_EINVAL;
+  return strides_fit(plan, a) ? ATTN_OK : ATTN_EUNSUPPORTED;
 }
 
 static void *address(const struct plan *plan, const struct attn_args *a, int uid)
@@ -324,14 +330,15 @@ static int run(void *self, const struct attn_args *a, void *stream)
 {
   struct plan *plan = self;
   const struct attn_cudnn_spec *s = &plan->spec;
-  if (!args_fit(plan, a))
-    return ATTN_EINVAL;
+  int rc = check_args(plan, a);
+  if (rc)
+    return rc;
   if (!s->ragged)
     return execute(plan, a, stream);
   struct attn_cudnn_stats stats = {(int32_t)s->b, (int32_t)s->hq,  (int32_t)s->sq,
                                    s->total_q,    a->cu_seqlens_q, address(plan, a, UID_STATS),
                                    a->lse};
-  int rc = index_sequences(plan, a, stream);
+  rc = index_sequences(plan, a, stream);
   if (!rc && s->backward)
     rc = attn_cudnn_stats_unpack(&stats, stream) ? ATTN_EDEVICE : ATTN_OK;
   if (!rc)
