@@ -141,6 +141,7 @@ static int set_quick(struct options *o, const char *value)
   o->run.group.samples_min = STATS_LEAST;
   o->run.group.samples_max = 10;
   o->run.group.seconds = 2;
+  o->run.group.quick = true;
   return 0;
 }
 
@@ -268,7 +269,7 @@ static const struct option_row table[] = {
     {"regime", "NAME",
      "inputs: normal (default), scores-x6, v-mean-8, sink, rising, falling, large, low, subnormal",
      OPT_VERIFY, true, set_regime},
-    {"quick", NULL, "fewer samples", OPT_TIME, true, set_quick},
+    {"quick", NULL, "fewer samples, and an eighth of the rows verified", OPT_TIME, true, set_quick},
     {"sustained", NULL, "hot card: 3 s warm-up, no pauses (default: rested, 50 ms pauses)",
      OPT_TIME, true, set_sustained},
     {"rest", "S", "pause before each run, rested mode (default 0.05; less warms the card)",

@@ -16,6 +16,7 @@
  * on a GPU with fast fp64. */
 #define HOST_BUDGET 5e8
 #define CUDA_BUDGET 4e11
+#define QUICK 0.125
 
 /* Rows of op=rope: an element costs a cosine; from a GPU each row comes in copies of its own. */
 #define HOST_ROTATIONS 1.5e7
@@ -26,6 +27,8 @@ static int64_t rope_rows(const struct group_work *w)
   const struct attn_problem *p = &w->g->problem;
   double rows = (double)attn_problem_total_q(p) * (double)p->hq;
   double allowed = w->dev->info.kind == ATTN_CUDA ? CUDA_ROPE_ROWS : HOST_ROTATIONS / (double)p->d;
+  if (w->o->quick)
+    allowed *= QUICK;
   return allowed >= rows ? 0 : allowed < 64 ? 64 : (int64_t)allowed;
 }
 
@@ -38,7 +41,7 @@ int64_t group_rows(const struct group_work *w)
   double rows = (double)attn_problem_total_q(p) * (double)p->hq;
   double keys = rows > 0 ? attn_problem_pairs(p) * (double)p->hq / rows : 0;
   double row_cost = (keys + 1) * (double)(p->d + p->dv);
-  double allowed = budget / row_cost;
+  double allowed = budget * (w->o->quick ? QUICK : 1) / row_cost;
   return allowed >= rows ? 0 : allowed < 64 ? 64 : (int64_t)allowed;
 }
 

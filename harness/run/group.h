@@ -24,6 +24,7 @@ struct group_options {
   bool laws;                   /* check laws and probes, observe properties */
   bool graph;                  /* time what is short by CUDA graph, too */
   bool zoo;                    /* every check, whatever failed before */
+  bool quick;                  /* an eighth of the rows that a verdict may cost otherwise */
   const struct regime *regime; /* of the inputs; NULL: normal */
   struct device_timing timing;
   int samples_min, samples_max;
