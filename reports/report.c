@@ -15,10 +15,21 @@
 #include "reports/tables.h"
 
 const struct table_kind table_kinds[] = {
-    {"summary", table_summary},   {"devices", table_devices}, {"throughput", table_throughput},
-    {"training", table_training}, {"results", table_results}, {"fits", table_fits},
-    {"reasons", table_reasons},   {"serving", table_serving}, {"serving-rope", table_serving_rope},
-    {"bits", table_bits},         {"scores", table_scores},   {"matrix", table_matrix},
+    {"summary", table_summary},
+    {"devices", table_devices},
+    {"throughput-fwd", table_throughput_fwd},
+    {"throughput-bwd", table_throughput_bwd},
+    {"throughput-append", table_throughput_append},
+    {"bandwidth-decode", table_bandwidth_decode},
+    {"training", table_training},
+    {"results", table_results},
+    {"fits", table_fits},
+    {"reasons", table_reasons},
+    {"serving", table_serving},
+    {"serving-rope", table_serving_rope},
+    {"bits", table_bits},
+    {"scores", table_scores},
+    {"matrix", table_matrix},
 };
 const int table_kinds_count = sizeof table_kinds / sizeof *table_kinds;
 

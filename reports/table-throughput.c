@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * table-throughput.c - the table for a paper: one row a length, one column an implementation.
+ * table-throughput.c - tables for a paper, one for each operation: one row a length, one column an
+ * implementation that was timed.
  */
 #include "config.h"
 
@@ -12,21 +13,40 @@
 #include "reports/format.h"
 #include "reports/tables.h"
 
-/* Rotation is a matter of bytes: the figure of bandwidth has it. */
-static bool has_rate(const struct report_row *row)
+/* What one table shows: operations bound by arithmetic or by bytes. Rotation has a figure. */
+struct kind {
+  const char *name, *title, *caption;
+  enum attn_op op;
+  bool bytes;
+};
+
+#define FLOPS "FLOPs of the problem (unmasked pairs only) over the median time."
+#define BYTES "bytes that the problem has to read and write over the median time."
+static const struct kind kinds[] = {
+    {"throughput-fwd", "Throughput forward, TFLOP/s",
+     "Throughput of the forward pass in TFLOP/s: " FLOPS, ATTN_FWD, false},
+    {"throughput-bwd", "Throughput backward, TFLOP/s",
+     "Throughput of the backward pass in TFLOP/s: " FLOPS, ATTN_BWD, false},
+    {"throughput-append", "Throughput of prefill on a cache, TFLOP/s",
+     "Throughput of prefill on a cache in TFLOP/s: " FLOPS, ATTN_APPEND, false},
+    {"bandwidth-decode", "Bandwidth of decode, GB/s", "Bandwidth of decode in GB/s: " BYTES,
+     ATTN_DECODE, true},
+};
+
+static bool has_rate(const struct kind *k, const struct report_row *row)
 {
-  return report_timed(row) && row->p.op != ATTN_ROPE;
+  return report_timed(row) && row->p.op == k->op;
 }
 
-static bool *timed_algorithms(const struct report *r)
+static bool *timed_algorithms(const struct kind *k, const struct report *r)
 {
   bool *used = calloc((size_t)r->nalgorithms + 1, sizeof *used);
   for (int i = 0; used && i < r->nrows; i++)
-    used[r->rows[i].style] |= has_rate(&r->rows[i]);
+    used[r->rows[i].style] |= has_rate(k, &r->rows[i]);
   return used;
 }
 
-static struct table *new_table(const struct report *r, const bool *used)
+static struct table *new_table(const struct kind *k, const struct report *r, const bool *used)
 {
   struct table_column *columns = calloc((size_t)r->nalgorithms + 1, sizeof *columns);
   int n = 0;
@@ -36,10 +56,7 @@ static struct table *new_table(const struct report *r, const bool *used)
   for (int s = 0; s < r->nalgorithms; s++)
     if (used[s])
       columns[n++] = (struct table_column){strdup(r->algorithms[s]), r->algorithms[s], 'r'};
-  struct table *t = table_new("throughput", "Throughput, TFLOP/s",
-                              "Throughput in TFLOP/s: FLOPs of the problem (unmasked pairs only) "
-                              "over the median time.",
-                              columns, n);
+  struct table *t = table_new(k->name, k->title, k->caption, columns, n);
   if (!t)
     return NULL;
   t->own_columns = columns;
@@ -47,30 +64,31 @@ static struct table *new_table(const struct report *r, const bool *used)
   return t;
 }
 
-static void add_cell(struct table *t, int column, const struct report_panel *panel, int64_t length,
-                     int style)
+static void add_cell(const struct kind *k, struct table *t, int column,
+                     const struct report_panel *panel, int64_t length, int style)
 {
   for (int i = 0; i < panel->nrows; i++) {
     const struct report_row *row = panel->rows[i];
     if (row->p.sk != length || row->style != style)
       continue;
+    double rate = k->bytes ? row->gbps : row->tflops;
     if (report_timed(row))
-      table_number(t, column, row->tflops, format_number(row->tflops, 3).s);
+      table_number(t, column, rate, format_number(rate, k->bytes ? 4 : 3).s);
     else if (report_refusal(row))
       table_text(t, column, report_refusal(row));
   }
 }
 
-static bool is_timed(const struct report_panel *panel)
+static bool is_timed(const struct kind *k, const struct report_panel *panel)
 {
   for (int i = 0; i < panel->nrows; i++)
-    if (has_rate(panel->rows[i]))
+    if (has_rate(k, panel->rows[i]))
       return true;
   return false;
 }
 
-static void add_panel(const struct report *r, const struct report_view *v, struct table *t,
-                      const bool *used, const struct report_panel *panel)
+static void add_panel(const struct kind *k, const struct report *r, const struct report_view *v,
+                      struct table *t, const bool *used, const struct report_panel *panel)
 {
   char section[1024], view[256], words[512];
   struct attributes a;
@@ -88,18 +106,38 @@ static void add_panel(const struct report *r, const struct report_view *v, struc
     table_number(t, 0, (double)length, format_tokens((double)length).s);
     for (int s = 0; s < r->nalgorithms; s++)
       if (used[s])
-        add_cell(t, column++, panel, length, s);
+        add_cell(k, t, column++, panel, length, s);
   }
 }
 
-struct table *table_throughput(const struct report *r)
+static struct table *of_kind(const struct kind *k, const struct report *r)
 {
-  bool *used = timed_algorithms(r);
-  struct table *t = used ? new_table(r, used) : NULL;
+  bool *used = timed_algorithms(k, r);
+  struct table *t = used ? new_table(k, r, used) : NULL;
   for (int i = 0; t && i < r->nviews; i++)
-    for (int k = 0; k < r->views[i].npanels; k++)
-      if (is_timed(&r->views[i].panels[k]))
-        add_panel(r, &r->views[i], t, used, &r->views[i].panels[k]);
+    for (int p = 0; p < r->views[i].npanels; p++)
+      if (is_timed(k, &r->views[i].panels[p]))
+        add_panel(k, r, &r->views[i], t, used, &r->views[i].panels[p]);
   free(used);
   return t;
+}
+
+struct table *table_throughput_fwd(const struct report *r)
+{
+  return of_kind(&kinds[0], r);
+}
+
+struct table *table_throughput_bwd(const struct report *r)
+{
+  return of_kind(&kinds[1], r);
+}
+
+struct table *table_throughput_append(const struct report *r)
+{
+  return of_kind(&kinds[2], r);
+}
+
+struct table *table_bandwidth_decode(const struct report *r)
+{
+  return of_kind(&kinds[3], r);
 }
