@@ -69,6 +69,13 @@ libattnbench_a_SOURCES += \
   harness/run/tensors-scales.c \
   harness/run/worker.c harness/run/worker.h
 
+# tune/: which compiled variant a problem gets on a device.
+libattnbench_a_SOURCES += \
+  harness/tune/advice.c harness/tune/advice.h \
+  harness/tune/choices.c harness/tune/choices.h \
+  harness/tune/tune.c harness/tune/tune.h \
+  harness/tune/tune-write.c
+
 # explain/: what bounds a problem on a machine.
 libattnbench_a_SOURCES += \
   harness/explain/explain.c harness/explain/explain.h \
@@ -145,6 +152,7 @@ attnbench_SOURCES = \
   harness/cli/cmd-report.c \
   harness/cli/cmd-run.c \
   harness/cli/cmd-serve.c \
+  harness/cli/cmd-tune.c \
   harness/cli/doctor.c harness/cli/doctor.h \
   harness/cli/minimize.c harness/cli/minimize.h \
   harness/cli/options.c harness/cli/options.h harness/cli/options-table.h \

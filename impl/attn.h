@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define ATTN_ABI 3
+#define ATTN_ABI 4
 #define ATTN_MAX_RUNS 64 /* distinct count x sq/sk entries of a ragged batch */
 
 /* ---- status --------------------------------------------------------------------------------- */
@@ -193,7 +193,18 @@ struct attn_device {
   size_t memory_bytes; /* total HBM; host memory on the cpu device */
   size_t sram_bytes;   /* shared memory a block may use; M of the two-level machine */
   size_t l2_bytes;
+  /* The name of the variant that a problem should get from an implementation, or NULL: its own
+   * choice. A NULL function: always that. The host program's: what was measured on this device. */
+  const char *(*wanted)(const struct attn_device *dev, const char *impl,
+                        const struct attn_problem *p);
+  const void *wanted_from;
 };
+
+static inline const char *attn_wanted(const struct attn_device *dev, const char *impl,
+                                      const struct attn_problem *p)
+{
+  return dev->wanted ? dev->wanted(dev, impl, p) : NULL;
+}
 
 /* ---- the two-level-memory machine (device cpu) ----------------------------------------------- */
 
@@ -250,6 +261,21 @@ struct attn_numerics {
   double sincos_abs;     /* absolute error of their sine and cosine, 0: 2 ulp of fp32, 2^-23 */
 };
 
+#define ATTN_VARIANT_NAME 40
+
+/* One compiled kernel of an implementation that has several, in numbers; 0 is not known. A step is
+ * a tile of queries on a tile of keys; the tile that stays where it is while steps go by is one of
+ * queries, in backward one of keys. */
+struct attn_variant {
+  char name[ATTN_VARIANT_NAME]; /* "128x128-turns": not twice among those of one problem */
+  int rows, keys;               /* of a tile */
+  bool packed;                  /* rows are queries of all heads on one K/V head */
+  int stages;                   /* tiles in flight */
+  int threads, smem_bytes;      /* of a block */
+  double step_smem_bytes, tile_smem_bytes; /* shared memory read and written for a step, and for a
+                                            * tile that stays */
+};
+
 /* Options that a kernel may not know of. What its `takes` does not name is refused for it, so that
  * an option added here never reaches a kernel that would ignore it. */
 enum {
@@ -284,6 +310,11 @@ struct attn_impl {
   unsigned takes;   /* ATTN_TAKES_*: the options above that unsupported() knows */
   const char *twin; /* the implementation whose bits it has on any input, or NULL; verify sees to it
                      * where both run */
+  /* The i-th of the variants that take the problem: 0 is the one that it gets, which is what
+   * dev->wanted asks for where that is one of them. Without a problem (dev may be NULL then) the
+   * i-th of all, whatever takes it. 0, or -1 behind the last. NULL: there is no choice. */
+  int (*variant)(const struct attn_problem *p, const struct attn_device *dev, int i,
+                 struct attn_variant *v);
 };
 
 /* The question to ask of an implementation: NULL, or why it does not take the problem, from its

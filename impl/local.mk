@@ -55,12 +55,14 @@ libattnbench_a_SOURCES += \
   impl/cuda/decode/decode-operands.cuh \
   impl/cuda/decode/decode-rows.cuh \
   impl/cuda/sm80-backward/flash-bwd-sm80.c \
+  impl/cuda/sm80-backward/flash-bwd-sm80-variants.c \
   impl/cuda/sm80-backward/flash-bwd-sm80.cuh \
   impl/cuda/sm80-backward/flash-bwd-sm80.h \
   impl/cuda/sm80-backward/flash-bwd-sm80-d64.cu \
   impl/cuda/sm80-backward/flash-bwd-sm80-d128.cu \
   impl/cuda/sm80-backward/flash-bwd-sm80-d256.cu \
   impl/cuda/sm80-forward/flash-sm80.c \
+  impl/cuda/sm80-forward/flash-sm80-variants.c \
   impl/cuda/sm80-forward/flash-sm80.cuh \
   impl/cuda/sm80-forward/flash-sm80.h \
   impl/cuda/sm80-forward/flash-sm80-d64.cu \
@@ -70,6 +72,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/materialised/flash-materialised-kernels.cu \
   impl/cuda/materialised/flash-materialised.h \
   impl/cuda/sm90-backward/flash-bwd-sm90.c \
+  impl/cuda/sm90-backward/flash-bwd-sm90-variants.c \
   impl/cuda/sm90-backward/flash-bwd-sm90.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90.h \
   impl/cuda/sm90-backward/flash-bwd-sm90-d64.cu \
@@ -85,6 +88,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-backward/flash-bwd-sm90-split.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-twopass.cuh \
   impl/cuda/sm90-forward/flash-sm90.c \
+  impl/cuda/sm90-forward/flash-sm90-variants.c \
   impl/cuda/sm90-forward/flash-sm90.cuh \
   impl/cuda/sm90-forward/flash-sm90-config.cuh \
   impl/cuda/sm90-forward/flash-sm90-consume.cuh \

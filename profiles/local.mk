@@ -33,6 +33,8 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/rope.suite \
   profiles/suites/traffic.suite \
   profiles/suites/training.suite \
+  profiles/suites/tune.suite \
+  profiles/suites/tune-quick.suite \
   profiles/suites/verify-fast.suite \
   profiles/suites/verify.suite \
   profiles/suites/zoo.suite \

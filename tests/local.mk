@@ -20,6 +20,7 @@ LDADD = $(TEST_LDADD)
 unit_tests = \
   tests/unit/baselines \
   tests/unit/bound-flush \
+  tests/unit/choices \
   tests/unit/arena \
   tests/unit/compare \
   tests/unit/cpu-attention \
@@ -187,6 +188,15 @@ tests/serve/short.so: tests/serve/short.c impl/attn.h
 	@$(MKDIR_P) tests/serve
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/serve/short.c -lm
+
+# An implementation with variants of known speed.
+check_DATA += tests/tune/variants.so
+CLEANFILES += tests/tune/variants.so
+EXTRA_DIST += tests/tune/variants.c
+tests/tune/variants.so: tests/tune/variants.c tests/cheats/honest.h impl/attn.h
+	@$(MKDIR_P) tests/tune
+	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
+	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/tune/variants.c -lm
 
 # Implementations of known speed, before and after a planted slowdown.
 check_DATA += tests/steady/before.so tests/steady/after.so

@@ -273,4 +273,4 @@ const struct command cmd_aa = {
     "Each run is compared with the next as attnbench compare would; --out keeps the floor for its\n"
     "--floor. Without a problem or --suite: suite prefill.\n"
     "Exit: 0 done (whatever it found), 2 bad input, 3 no device or no room, 130 interrupted.",
-    OPT_AA | OPT_JUDGE | OPT_SELECT | OPT_MEASURE | OPT_TIME, aa};
+    OPT_AA | OPT_JUDGE | OPT_SELECT | OPT_DISPATCH | OPT_MEASURE | OPT_TIME, aa};

@@ -194,4 +194,4 @@ const struct command cmd_compare = {
     "more bytes or workspace, or a larger error, is what is beyond its threshold.\n"
     "Exit: 0 nothing worse, 1 slower, more, larger or newly failing, 2 bad input or nothing that\n"
     "can be compared, 3 no device or no room, 130 interrupted.",
-    OPT_COMPARE | OPT_JUDGE | OPT_SELECT | OPT_MEASURE | OPT_TIME, compare};
+    OPT_COMPARE | OPT_JUDGE | OPT_SELECT | OPT_DISPATCH | OPT_MEASURE | OPT_TIME, compare};

@@ -130,4 +130,4 @@ const struct command cmd_explain = {
     "multiprocessor and waves on a GPU; SRAM on device cpu; bytes on both. With --machine the\n"
     "model of a known GPU is shown and nothing is run.\n"
     "Exit: 0 explained, 1 a verdict failed, 2 bad input, 3 no device, 130 interrupted.",
-    OPT_EXPLAIN | OPT_SELECT | OPT_MEASURE | OPT_TIME, explain};
+    OPT_EXPLAIN | OPT_SELECT | OPT_DISPATCH | OPT_MEASURE | OPT_TIME, explain};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd-list.c - attnbench list: implementations, suites, models, the problems of a suite.
+ * cmd-list.c - attnbench list: implementations, suites, models, variants, the problems of a suite.
  */
 #include "config.h"
 
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/cli/options.h"
+#include "harness/tune/advice.h"
 
 #define IMPLS 512 /* built in and loaded */
 
@@ -40,6 +41,46 @@ static int list_problems(struct options *o)
   return EXIT_OK;
 }
 
+/* Rows for several types have one name. */
+static bool seen_before(const struct attn_impl *impl, int i, const char *name)
+{
+  struct attn_variant v;
+  for (int k = 0; k < i && !impl->variant(NULL, NULL, k, &v); k++)
+    if (!strcmp(v.name, name))
+      return true;
+  return false;
+}
+
+static void print_variants(const struct attn_impl *impl)
+{
+  struct attn_variant v;
+  for (int i = 0; impl->variant && !impl->variant(NULL, NULL, i, &v); i++) {
+    if (seen_before(impl, i, v.name))
+      continue;
+    printf("%-26s %-24s tile %d x %d", impl->name, v.name, v.rows, v.keys);
+    if (v.stages)
+      printf(", %d stages", v.stages);
+    printf(", %d threads\n", v.threads);
+  }
+}
+
+/* Compiled variants, and the tables that choose among them. */
+static int list_variants(const struct attn_impl *const *impl, int n, const char *choices)
+{
+  static struct advice advice;
+  char err[1024] = "";
+  for (int i = 0; i < n; i++)
+    print_variants(impl[i]);
+  if (advice_read(&advice, choices, err, sizeof err))
+    return complain(EXIT_USAGE, err);
+  for (int i = 0; i < advice.n; i++)
+    printf("choices for %s: %d lines of %s\n", advice.table[i].device, advice.table[i].n,
+           advice.table[i].path);
+  printf("any other device: each implementation's own choice\n");
+  advice_free(&advice);
+  return EXIT_OK;
+}
+
 static int list_impls(const struct options *o)
 {
   const struct device_ops *const *all = device_all();
@@ -51,6 +92,8 @@ static int list_impls(const struct options *o)
   int n = catalog_select(kind, o->run.impls, impl, IMPLS, err, sizeof err);
   if (n < 0)
     return complain(EXIT_USAGE, err);
+  if (o->list_variants)
+    return list_variants(impl, n, o->run.choices);
   for (int i = 0; all[i]; i++) {
     const char *why = all[i]->absent();
     printf("device %-8s %s\n", all[i]->name, why ? why : "present");
@@ -75,8 +118,9 @@ static int list(struct options *o)
   return list_impls(o);
 }
 
-const struct command cmd_list = {
-    "list", "[options]",
-    "Lists devices and implementations, or suites, models, known GPUs, the problems of a suite.\n"
-    "Exit: 0, or 2 bad input.",
-    OPT_SELECT | OPT_LIST, list};
+const struct command cmd_list = {"list", "[options]",
+                                 "Lists devices and implementations, or suites, models, known "
+                                 "GPUs, variants, the problems of a\n"
+                                 "suite.\n"
+                                 "Exit: 0, or 2 bad input.",
+                                 OPT_SELECT | OPT_LIST, list};

@@ -147,11 +147,11 @@ const struct command cmd_verify = {
     "Checks implementations against the fp64 reference. Without a problem or --suite: suite "
     "verify-fast, or verify with --full.\n"
     "Exit: 0 all pass, 1 a verdict failed, 2 bad input, 3 no device or no room, 130 interrupted.",
-    OPT_SELECT | OPT_WORK | OPT_VERIFY, verify};
+    OPT_SELECT | OPT_DISPATCH | OPT_WORK | OPT_VERIFY, verify};
 
 const struct command cmd_run = {
     "run", "[options] [PROBLEM ...]",
     "Verifies, times and counts; records go to --out. Without a problem or --suite: suite "
     "prefill.\n"
     "Exit: 0 all pass, 1 a verdict failed, 2 bad input, 3 no device or no room, 130 interrupted.",
-    OPT_SELECT | OPT_WORK | OPT_TIME, run};
+    OPT_SELECT | OPT_DISPATCH | OPT_WORK | OPT_TIME, run};

@@ -13,8 +13,8 @@
 #include "impl/echo.h"
 
 static const struct command *const commands[] = {
-    &cmd_list, &cmd_verify,  &cmd_run,    &cmd_explain, &cmd_compare,
-    &cmd_aa,   &cmd_history, &cmd_report, &cmd_doctor,  &cmd_serve};
+    &cmd_list,    &cmd_verify, &cmd_run,    &cmd_explain, &cmd_compare, &cmd_aa,
+    &cmd_history, &cmd_report, &cmd_doctor, &cmd_serve,   &cmd_tune};
 #define COMMANDS (sizeof commands / sizeof *commands)
 
 static int usage(FILE *out)

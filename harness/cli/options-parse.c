@@ -49,7 +49,8 @@ static void remember(struct options *o, const struct option_row *r, const char *
 /* The options that another attnbench must be given to measure the same. */
 static void pass_on(struct options *o, const struct option_row *r, const char *value)
 {
-  bool measures = r->group & (OPT_SELECT | OPT_MEASURE | OPT_TIME) && strcmp(r->name, "processes");
+  bool measures = r->group & (OPT_SELECT | OPT_MEASURE | OPT_TIME | OPT_DISPATCH) &&
+                  strcmp(r->name, "processes");
   if (!measures || o->ngiven + 2 > GIVEN)
     return;
   o->given[o->ngiven++] = r->name;

@@ -71,6 +71,7 @@ FLAG(set_no_counters, o->run.group.count = false)
 FLAG(set_suites, o->list_suites = true)
 FLAG(set_models, o->list_models = true)
 FLAG(set_machines, o->list_machines = true)
+FLAG(set_variants, o->list_variants = true)
 FLAG(set_json, o->json = true)
 NUMBER(set_threshold, gate.compare.threshold, double, 0, 10)
 NUMBER(set_bytes_threshold, gate.compare.bytes_threshold, double, 0, 10)
@@ -138,6 +139,7 @@ WORD(set_gate_out, gate.out)
 static int set_quick(struct options *o, const char *value)
 {
   (void)value;
+  o->quick = true;
   o->run.group.samples_min = STATS_LEAST;
   o->run.group.samples_max = 10;
   o->run.group.seconds = 2;
@@ -155,6 +157,14 @@ static int set_impl(struct options *o, const char *value)
 {
   o->run.impls = value;
   return 0;
+}
+
+WORD(set_variant, run.variant)
+
+static int set_choices(struct options *o, const char *value)
+{
+  o->run.choices = o->serve.choices = value;
+  return *value ? 0 : -1;
 }
 
 static int set_regime(struct options *o, const char *value)
@@ -249,6 +259,11 @@ static const struct option_row table[] = {
      OPT_SELECT, false, set_impl},
     {"plugin", "FILE.so", "load implementations from a shared object; may be repeated",
      OPT_SELECT | OPT_SERVE, true, NULL},
+    {"variant", "NAME", "the compiled variant that it must be (default: by the table of choices)",
+     OPT_DISPATCH, true, set_variant},
+    {"choices", "FILE",
+     "table of choices, or none (default: profiles/machines/NAME.tune of the GPU)",
+     OPT_DISPATCH | OPT_SERVE, true, set_choices},
     {"suite", "NAME", "problems of profiles/suites/NAME.suite, or of a file",
      OPT_WORK | OPT_MEASURE, false, set_suite},
     {"seed", "N", "of the random inputs (default 1)", OPT_WORK | OPT_MEASURE, true, set_seed},
@@ -305,11 +320,15 @@ static const struct option_row table[] = {
     {"keep", "DIR", "keep the records of what is measured in DIR", OPT_COMPARE | OPT_AA, false,
      set_keep},
     {"out", "FILE", "write the noise floor to FILE", OPT_AA, false, set_gate_out},
+    {"out", "FILE", "write the choices to FILE (default: NAME.tune of the GPU, in its profiles)",
+     OPT_TUNE, false, set_gate_out},
     {"out", "DIR", "draw the changed series in DIR", OPT_HISTORY, false, set_gate_out},
     {"out", "DIR", "folder of the report (default: report)", OPT_REPORT, false, set_out},
     {"suites", NULL, "list suites", OPT_LIST, false, set_suites},
     {"models", NULL, "list model presets", OPT_LIST, false, set_models},
     {"machines", NULL, "list known GPUs", OPT_LIST, false, set_machines},
+    {"variants", NULL, "list compiled variants, and the tables that choose among them", OPT_LIST,
+     false, set_variants},
     {"machine", "NAME", "the model of a known GPU; nothing is run", OPT_EXPLAIN, false,
      set_machine},
     {"json", NULL, "one JSON object a run, in place of text", OPT_EXPLAIN, false, set_json},

@@ -24,7 +24,7 @@ enum {
   OPT_WORK = 2,   /* --suite --seed --rows --out --resume --timeout --quiet */
   OPT_TIME = 4,   /* --quick --sustained --warm --processes --samples --ci --no-counters */
   OPT_REPORT = 8, /* --out DIR --title */
-  OPT_LIST = 16,  /* --suites --models --machines --problems */
+  OPT_LIST = 16,  /* --suites --models --machines --variants --problems */
   OPT_MEASURE =
       32, /* those of OPT_WORK that choose what is measured: --suite --seed --rows --timeout */
   OPT_JUDGE = 64, /* --threshold ... --anyway */
@@ -34,6 +34,8 @@ enum {
   OPT_VERIFY = 1024,  /* --full */
   OPT_EXPLAIN = 2048, /* --machine --json */
   OPT_SERVE = 4096,
+  OPT_DISPATCH = 8192, /* --variant --choices */
+  OPT_TUNE = 16384,    /* --out FILE */
 };
 
 /* What the regression gate takes. */
@@ -58,7 +60,8 @@ struct options {
   int nwords;
   const char *mutants; /* folder, or NULL */
   bool minimize;
-  bool list_suites, list_models, list_machines;
+  bool quick; /* --quick was given */
+  bool list_suites, list_models, list_machines, list_variants;
   const char *machine; /* a known one, or NULL */
   bool json;
   const char *list_problems;
@@ -73,7 +76,7 @@ struct command {
 };
 
 extern const struct command cmd_list, cmd_verify, cmd_run, cmd_compare, cmd_aa, cmd_history,
-    cmd_report, cmd_doctor, cmd_explain, cmd_serve;
+    cmd_report, cmd_doctor, cmd_explain, cmd_serve, cmd_tune;
 
 void options_help(const struct command *c);
 /* -1: a line in err. 1: --help was asked for. */

@@ -287,6 +287,22 @@ static json_t *build_json(void)
   return o;
 }
 
+static json_t *variant_json(const struct record *r)
+{
+  const struct attn_variant *v = &r->variant;
+  if (!r->variant_by)
+    return json_null();
+  json_t *o = json_object();
+  put_text(o, "name", v->name);
+  put_text(o, "by", r->variant_by);
+  put_count(o, "rows", v->rows > 0 ? v->rows : NAN);
+  put_count(o, "keys", v->keys > 0 ? v->keys : NAN);
+  put_count(o, "stages", v->stages > 0 ? v->stages : NAN);
+  put_count(o, "threads", v->threads > 0 ? v->threads : NAN);
+  put_count(o, "shared_bytes", v->smem_bytes > 0 ? v->smem_bytes : NAN);
+  return o;
+}
+
 static void put_heading(json_t *o, const struct record *r)
 {
   char when[32], problem[ATTN_PROBLEM_TEXT];
@@ -302,6 +318,7 @@ static void put_heading(json_t *o, const struct record *r)
   put(o, "impl", json_string(r->impl));
   put_text(o, "impl_hash", build_impl_hash(r->impl));
   put_text(o, "provenance", r->provenance);
+  put(o, "variant", variant_json(r));
   put(o, "status", json_string(record_status_name(r->status)));
   put_text(o, "reason", r->reason);
 }

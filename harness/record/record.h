@@ -40,6 +40,8 @@ struct record {
   const char *distribution; /* the regime's name */
   enum record_status status;
   char reason[256], provenance[128];
+  struct attn_variant variant; /* that the problem got */
+  const char *variant_by;      /* "default", "table" or "forced": who chose; NULL: no variants */
 
   bool verified;
   struct ref_verdict verdict;

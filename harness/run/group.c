@@ -51,13 +51,49 @@ static size_t operands_bytes(const struct tensors *t)
   return sum;
 }
 
+static const char *forced(const struct attn_device *dev, const char *impl,
+                          const struct attn_problem *p)
+{
+  const struct group_case *c = dev->wanted_from;
+  return strcmp(impl, c->impl->name) ? NULL : c->variant;
+}
+
+void group_want(struct group_work *w, const struct group_case *c)
+{
+  w->dev->info = w->info;
+  if (!c || !c->variant[0])
+    return;
+  w->dev->info.wanted = forced;
+  w->dev->info.wanted_from = c;
+}
+
+/* Which variant the case gets; NULL, or why it cannot be the one that it must. */
+static const char *choose_variant(struct group_work *w, struct group_case *c)
+{
+  const struct attn_impl *impl = c->impl;
+  struct record *r = &c->record;
+  bool has = impl->variant && !impl->variant(&w->g->problem, &w->dev->info, 0, &r->variant);
+  const char *want = has ? attn_wanted(&w->dev->info, impl->name, &w->g->problem) : NULL;
+  bool got = want && !strcmp(want, r->variant.name);
+  if (c->variant[0] && !got)
+    return "it has no such variant for this problem; attnbench list --variants";
+  if (has)
+    r->variant_by = !got ? "default" : c->variant[0] ? "forced" : "table";
+  return NULL;
+}
+
 /* Plan and workspace of one case. */
 static int prepare(struct group_work *w, struct live *l)
 {
   const struct attn_impl *impl = l->c->impl;
   const struct attn_problem *p = &w->g->problem;
   struct record *r = &l->c->record;
+  group_want(w, l->c);
   const char *no = attn_unsupported(impl, p, &w->dev->info);
+  if (!no && (no = choose_variant(w, l->c))) {
+    group_end(l->c, STATUS_UNSUPPORTED, "--variant %s: %s", l->c->variant, no);
+    return ATTN_OK;
+  }
   if (no) {
     group_end(l->c, STATUS_UNSUPPORTED, "%s", no);
     if (strstr(no, "GiB") && impl->workspace) /* too large: by how much is worth a record */
@@ -97,11 +133,13 @@ static int each_ready(struct group_work *w, const char *what,
     if (!w->live[i].ready)
       continue;
     group_stage(w->g, i, what);
+    group_want(w, &w->g->cases[i]);
     int status = step(w, &w->live[i]);
     if (status)
       return status;
   }
   group_stage(w->g, -1, "");
+  group_want(w, NULL);
   return ATTN_OK;
 }
 
@@ -213,7 +251,8 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
 {
   struct arena arena;
   struct tensors tensors;
-  struct group_work w = {.g = g, .dev = dev, .o = o, .arena = &arena, .tensors = &tensors};
+  struct group_work w = {
+      .g = g, .dev = dev, .o = o, .arena = &arena, .tensors = &tensors, .info = dev->info};
   arena_init(&arena, dev);
   group_stage(g, -1, "operands");
   spent_enter(g->spent, SPENT_INPUTS);
@@ -233,6 +272,7 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
   else if (status != ATTN_EDEVICE)
     end_all(g, status_of(status), g->stage[0] ? g->stage : "run", dev->error);
 out:
+  group_want(&w, NULL);
   group_zoo_end(&w);
   if (status != ATTN_EDEVICE) {
     release(&w);

@@ -37,6 +37,7 @@ struct group_options {
 /* One implementation on the group's problem. The record's samples point into the slot itself. */
 struct group_case {
   const struct attn_impl *impl;
+  char variant[ATTN_VARIANT_NAME]; /* that it must get, or "": what the device wants */
   bool done; /* the record is complete, or the case must not be tried (again) */
   struct record record;
   double samples[GROUP_SAMPLES];
@@ -87,9 +88,12 @@ struct group_work {
   struct live live[GROUP_CASES];
   struct group_check check;
   struct group_zoo *zoo;
-  uint64_t fresh_seed; /* of the inputs after timing; 0: those of o->seed are in place */
+  struct attn_device info; /* as opened: dev's also wants the variant of the case at work */
+  uint64_t fresh_seed;     /* of the inputs after timing; 0: those of o->seed are in place */
 };
 
+/* From here on the device wants what the case does; NULL: what it did when it was opened. */
+void group_want(struct group_work *w, const struct group_case *c);
 /* Says what case current (-1: none) is at, for the watchdog and for the reason of a crash. */
 void group_stage(struct group *g, int current, const char *what);
 int group_launch(void *live, void *stream);

@@ -36,7 +36,7 @@ int run_task_body(void *ctx)
   struct run_task *t = ctx;
   struct run_batch *b = t->b;
   struct device dev;
-  if (run_open_device(t->run->o, &b->g[b->at], &dev))
+  if (run_open_device(t->run, &b->g[b->at], &dev))
     return RUN_NO_DEVICE;
   spent_enter(&b->spent, SPENT_REST);
   for (; b->at < b->n; b->at++) {
@@ -179,6 +179,30 @@ static int run_workers(struct run_task *t)
   return run_task_tick(t);
 }
 
+static void add_case(struct group *g, const struct run *run, const struct attn_problem *p,
+                     const struct attn_impl *impl, const char *variant)
+{
+  if (g->n == GROUP_CASES)
+    return;
+  struct group_case *c = &g->cases[g->n++];
+  c->impl = impl;
+  snprintf(c->variant, sizeof c->variant, "%s", variant ? variant : "");
+  group_case_reset(c);
+  run_describe(run, p, c);
+}
+
+/* The first is what it would choose itself. */
+static void add_variants(struct group *g, const struct run *run, const struct attn_problem *p,
+                         const struct attn_impl *impl)
+{
+  const struct attn_device *dev = run->o->every_variant;
+  struct attn_variant v;
+  if (!impl->variant || attn_unsupported(impl, p, dev) || impl->variant(p, dev, 1, &v))
+    return;
+  for (int i = 0; !impl->variant(p, dev, i, &v); i++)
+    add_case(g, run, p, impl, v.name);
+}
+
 static void prepare_group(struct group *g, const struct run *run, struct run_batch *b,
                           const struct attn_problem *p)
 {
@@ -192,10 +216,10 @@ static void prepare_group(struct group *g, const struct run *run, struct run_bat
       run->sum->resumed++;
       continue;
     }
-    struct group_case *c = &g->cases[g->n++];
-    c->impl = run->impls[i];
-    group_case_reset(c);
-    run_describe(run, p, c);
+    if (run->o->every_variant)
+      add_variants(g, run, p, run->impls[i]);
+    else
+      add_case(g, run, p, run->impls[i], run->o->variant);
   }
 }
 

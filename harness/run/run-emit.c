@@ -52,7 +52,7 @@ int run_begin(struct run *run, char *err, size_t errlen)
   snprintf(run->run_id, sizeof run->run_id, "%llx-%d", (unsigned long long)time(NULL),
            (int)getpid());
   run->nimpls = catalog_select(kind, o->impls, run->impls, GROUP_CASES, err, errlen);
-  if (run->nimpls < 0)
+  if (run->nimpls < 0 || advice_read(&run->advice, o->choices, err, errlen))
     return ATTN_EINVAL;
   if (!o->out)
     return ATTN_OK;
@@ -64,6 +64,7 @@ int run_begin(struct run *run, char *err, size_t errlen)
 void run_end(struct run *run)
 {
   store_close(&run->store);
+  advice_free(&run->advice);
   free(run->recorded);
   if (run->o->progress && !run->o->quiet)
     fprintf(stderr, "\r\033[K");

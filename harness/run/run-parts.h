@@ -8,6 +8,7 @@
 
 #include "harness/run/run.h"
 #include "harness/record/store.h"
+#include "harness/tune/advice.h"
 #include "harness/run/worker.h"
 
 /* Problems that one worker takes: opening a device and loading libraries costs a second or two. */
@@ -34,13 +35,14 @@ struct run {
   char (*recorded)[ATTN_PROBLEM_TEXT + 64]; /* "impl problem", for --resume */
   int nrecorded;
   struct device_ceilings ceilings;
+  struct advice advice;
   int done, of; /* problems */
   bool heading; /* the table's first line is out */
   double started;
 };
 
 /* ---- run.c, run-batch.c ---- */
-int run_open_device(const struct run_options *o, struct group *g, struct device *dev);
+int run_open_device(const struct run *run, struct group *g, struct device *dev);
 int run_batch(struct run *run, struct run_batch *b, const struct attn_problem *p, int n, char *err,
               size_t errlen);
 

@@ -15,20 +15,23 @@
 /* Measuring the ceilings may take this long, whatever a case may. */
 #define CEILINGS_S 60
 
-int run_open_device(const struct run_options *o, struct group *g, struct device *dev)
+int run_open_device(const struct run *run, struct group *g, struct device *dev)
 {
+  const struct run_options *o = run->o;
   group_stage(g, -1, "open the device");
   struct device_options how = o->device_options;
   memset(dev, 0, sizeof *dev);
   dev->ops = o->device;
   how.beats = g->beats;
   int status = dev->ops->open(dev, &how);
+  if (!status)
+    advice_apply(&run->advice, &dev->info);
   g->device = *dev;
   return status;
 }
 
 struct ceilings_task {
-  const struct run_options *o;
+  const struct run *run;
   struct group *g;
 };
 
@@ -36,11 +39,11 @@ static int ceilings_body(void *ctx)
 {
   struct ceilings_task *t = ctx;
   struct device dev;
-  if (run_open_device(t->o, t->g, &dev))
+  if (run_open_device(t->run, t->g, &dev))
     return RUN_NO_DEVICE;
   group_stage(t->g, -1, "measure the ceilings");
   spent_enter(t->g->spent, SPENT_CEILINGS);
-  int status = dev.ops->ceilings(&dev, t->o->group.timing.mode, &t->g->ceilings);
+  int status = dev.ops->ceilings(&dev, t->run->o->group.timing.mode, &t->g->ceilings);
   t->g->device = dev;
   spent_enter(t->g->spent, SPENT_START);
   dev.ops->close(&dev);
@@ -60,7 +63,7 @@ static bool anything_left(const struct run *run, const struct problem_list *list
 static int measure_ceilings(struct run *run, struct run_batch *b, char *err, size_t errlen)
 {
   struct group *g = &b->g[0];
-  struct ceilings_task t = {run->o, g};
+  struct ceilings_task t = {run, g};
   if (!run->o->group.time)
     return ATTN_OK;
   if (run->o->ceilings && run->o->ceilings->copy_gbps > 0) {

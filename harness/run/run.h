@@ -12,7 +12,12 @@ struct run_options {
   const struct device_ops *device;
   struct device_options device_options;
   struct group_options group;
-  const char *impls; /* patterns, or NULL */
+  const char *impls;   /* patterns, or NULL */
+  const char *variant; /* that every implementation must choose, or NULL */
+  const char *choices; /* a table of choices, "none", or NULL: the device's */
+  /* Every variant of an implementation that has several for the problem is a case of its own, on
+   * such a device; NULL: implementations are. */
+  const struct attn_device *every_variant;
   const char *suite; /* for the records; NULL: problems from the command line */
   const char *out;   /* results file, or NULL: none */
   const char *repro; /* command and options that repeat a record, without --impl and problem */

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "harness/record/store.h"
+#include "harness/tune/advice.h"
 #include "harness/serve/decoder.h"
 #include "harness/serve/engine.h"
 #include "harness/serve/fragment.h"
@@ -18,6 +19,7 @@ struct serve {
   const struct serve_options *o;
   const char *scenario;
   struct device dev;
+  struct advice advice;
   struct store store;
   char run_id[40];
   const struct attn_impl *prefill, *decode; /* --impl; NULL: the device's best */

@@ -102,9 +102,12 @@ static int begin(struct serve *s)
   if (absent)
     return serve_fail(s, ATTN_EDEVICE, "--device %s: %s; attnbench doctor says more",
                       s->o->device->name, absent);
+  if (advice_read(&s->advice, s->o->choices, s->err, s->errlen))
+    return ATTN_EINVAL;
   int status = s->o->device->open(&s->dev, &s->o->device_options);
   if (status)
     return serve_fail(s, status, "%.200s", s->dev.error);
+  advice_apply(&s->advice, &s->dev.info);
   if (!compute_find(&s->dev))
     return serve_fail(s, ATTN_EUNSUPPORTED, "serve does not run on device %s: choose --device cpu",
                       s->dev.ops->name);
@@ -140,5 +143,6 @@ int serve_run(const char *scenario, const struct serve_options *given, struct se
     store_close(&s.store);
   if (s.dev.self)
     s.dev.ops->close(&s.dev);
+  advice_free(&s.advice);
   return status;
 }

@@ -20,6 +20,7 @@ struct serve_options {
   const char *lengths; /* prompt lengths, comma-separated, or NULL: the scenario's */
   const char *shares;  /* of prefill, percent, or NULL: the scenario's */
   const char *out;     /* results file, or NULL */
+  const char *choices; /* a table of choices of variants, "none", or NULL: the device's */
   const char *repro;
   int64_t requests, layers, page, context, budget, batch, repeat;
   double rate, kv_memory;

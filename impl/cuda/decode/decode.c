@@ -7,10 +7,13 @@
 
 #include <cuda_runtime_api.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "impl/cuda/decode/decode.h"
 
+#define NAME "cuda/decode"
 #define MAX_QUERIES 16     /* of a sequence: speculative decoding */
 #define RESERVED_SMEM 1024 /* shared memory that the system keeps of each block */
 #define MAX_GANG 8         /* heads side by side: 2 KB of bf16, as much as DRAM keeps open */
@@ -28,8 +31,27 @@ static int64_t resident(const struct decode_kernel *k, const struct attn_device 
   return n < k->blocks ? n : k->blocks;
 }
 
+/* ---- variants ------------------------------------------------------------------------------- */
+
 static const struct decode_kernel *const tables[] = {attn_decode_d64, attn_decode_d128,
                                                      attn_decode_d256, attn_decode_e4m3};
+
+/* Row i of all tables; NULL behind the last. */
+static const struct decode_kernel *row(int i)
+{
+  for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+    for (const struct decode_kernel *k = tables[t]; k->func; k++)
+      if (i-- == 0)
+        return k;
+  return NULL;
+}
+
+static bool takes(const struct decode_kernel *k, const struct attn_problem *p,
+                  const struct attn_device *dev)
+{
+  int64_t d = p->d > p->dv ? p->d : p->dv;
+  return k->dtype == p->dtype && k->kv == p->kv && k->d >= d && resident(k, dev);
+}
 
 /* The narrowest heads, then the fewest rows that take the group's queries in one tile, or else as
  * many as there are, which come last in a table; then one block an SM, which has fewer parts to
@@ -44,17 +66,51 @@ static bool better(const struct decode_kernel *k, const struct decode_kernel *be
   return p->page ? k->blocks > best->blocks : k->blocks < best->blocks;
 }
 
+static void name_of(const struct decode_kernel *k, char name[ATTN_VARIANT_NAME])
+{
+  snprintf(name, ATTN_VARIANT_NAME, "%dx%d-%dw", k->rows, k->tile, k->threads / 32);
+}
+
 static const struct decode_kernel *choose(const struct attn_problem *p,
                                           const struct attn_device *dev)
 {
-  const struct decode_kernel *best = NULL;
-  int64_t d = p->d > p->dv ? p->d : p->dv;
-  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-    for (const struct decode_kernel *k = tables[i]; k->func; k++)
-      if (k->dtype == p->dtype && k->kv == p->kv && k->d >= d && resident(k, dev) &&
-          (!best || better(k, best, p)))
-        best = k;
+  const struct decode_kernel *k, *best = NULL;
+  const char *wanted = attn_wanted(dev, NAME, p);
+  char name[ATTN_VARIANT_NAME];
+  for (int i = 0; (k = row(i)); i++)
+    if (takes(k, p, dev) && (!best || better(k, best, p)))
+      best = k;
+  for (int i = 0; wanted && best && (k = row(i)); i++) {
+    name_of(k, name);
+    if (takes(k, p, dev) && k->d == best->d && !strcmp(name, wanted))
+      return k;
+  }
   return best;
+}
+
+static const struct decode_kernel *nth(const struct attn_problem *p, const struct attn_device *dev,
+                                       int n)
+{
+  const struct decode_kernel *k, *first = choose(p, dev);
+  for (int i = 0; first && n > 0 && (k = row(i)); i++)
+    if (k != first && takes(k, p, dev) && k->d == first->d && --n == 0)
+      return k;
+  return n == 0 ? first : NULL;
+}
+
+static int variant(const struct attn_problem *p, const struct attn_device *dev, int i,
+                   struct attn_variant *v)
+{
+  const struct decode_kernel *k = p ? nth(p, dev, i) : row(i);
+  if (!k)
+    return -1;
+  *v = (struct attn_variant){.rows = k->rows,
+                             .keys = k->tile,
+                             .packed = true,
+                             .threads = k->threads,
+                             .smem_bytes = (int)k->smem};
+  name_of(k, v->name);
+  return 0;
 }
 
 static const char *refuse_sizes(const struct attn_problem *p)
@@ -282,7 +338,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
 
 const struct attn_impl attn_cuda_decode = {
     .abi = ATTN_ABI,
-    .name = "cuda/decode",
+    .name = NAME,
     .device = ATTN_CUDA,
     .summary = "few queries on a long cache, contiguous or paged: packed heads, one split line",
     .provenance = "attnbench; after Flash-Decoding (Dao et al. 2023) and stream-K (Osama et al. "
@@ -295,4 +351,5 @@ const struct attn_impl attn_cuda_decode = {
     .finish = finish,
     .traffic = traffic,
     .takes = ATTN_TAKES_FP8_KV,
+    .variant = variant,
 };

@@ -9,25 +9,11 @@
 
 #include "impl/cuda/sm80-backward/flash-bwd-sm80.h"
 
-static const struct flash_bwd_sm80_kernel *choose(const struct attn_problem *p,
-                                                  const struct attn_device *dev)
-{
-  int64_t d = p->d > p->dv ? p->d : p->dv;
-  bool options = p->softcap > 0 || p->alibi || p->dropout_p > 0;
-  const struct flash_bwd_sm80_kernel *k = d <= 64    ? attn_flash_bwd_sm80_d64
-                                          : d <= 128 ? attn_flash_bwd_sm80_d128
-                                                     : attn_flash_bwd_sm80_d256;
-  for (; k->main; k++)
-    if (k->dtype == p->dtype && k->options == options && k->smem <= dev->sram_bytes)
-      return k;
-  return NULL;
-}
-
 const char *attn_flash_bwd_sm80_unsupported(const struct attn_problem *p,
                                             const struct attn_device *dev)
 {
   struct flash_bwd_sm80_plan plan;
-  if (!choose(p, dev))
+  if (!attn_flash_bwd_sm80_choose(p, dev))
     return "the backward tiles do not fit this device's shared memory";
   if (attn_flash_bwd_sm80_plan(p, dev, &plan))
     return "more than 2^31 - 1 tiles";
@@ -146,7 +132,7 @@ int attn_flash_bwd_sm80_plan_of(const struct attn_problem *p, const struct attn_
 int attn_flash_bwd_sm80_plan(const struct attn_problem *p, const struct attn_device *dev,
                              struct flash_bwd_sm80_plan *q)
 {
-  const struct flash_bwd_sm80_kernel *k = choose(p, dev);
+  const struct flash_bwd_sm80_kernel *k = attn_flash_bwd_sm80_choose(p, dev);
   return k ? attn_flash_bwd_sm80_plan_of(p, dev, k, q) : ATTN_EUNSUPPORTED;
 }
 

@@ -53,6 +53,12 @@ struct bwd_config {
   static constexpr int P_AT = STAGE0 + STAGES * STAGE_BYTES, DS_AT = P_AT + P_BYTES;
   static constexpr int ROWS_AT = DS_AT + P_BYTES, ROWS_BYTES = 8 * BM;
   static constexpr int PLACE = ROWS_AT + STAGES * ROWS_BYTES, SMEM = PLACE + 128;
+  /* Each warp reads both operands of its part of a product: S and dP, dV and dK, dQ. P and dS are
+   * written, and Q and dO. */
+  static constexpr int STEP_SMEM =
+      2 * WARPS *
+          (2 * (S_ROWS + S_COLS) * D + 2 * (KV_ROWS + KV_COLS) * BM + (DQ_ROWS + DQ_COLS) * BN) +
+      2 * P_BYTES + 2 * Q_BYTES;
 };
 
 /* What a block works on. */
@@ -734,6 +740,7 @@ constexpr flash_bwd_sm80_kernel flash_bwd_sm80_row()
           C::OPTIONS,
           C::THREADS,
           (size_t)C::SMEM,
+          C::STEP_SMEM,
           (const void *)flash_bwd_sm80_pre<C>,
           (const void *)flash_bwd_sm80_main<C>,
           (const void *)flash_bwd_sm80_post<C>};

@@ -35,11 +35,13 @@ struct flash_bwd_sm80_kernel {
   int stages; /* Q and dO tiles in flight */
   bool options;
   int threads;
-  size_t smem; /* of main */
+  size_t smem;   /* of main */
+  int step_smem; /* bytes of shared memory that a step of it reads and writes */
   const void *pre, *main, *post;
 };
 
-/* Rows with main == NULL end a table; the first that fits the device is taken. */
+/* Rows with main == NULL end a table; the first that fits the device is taken, unless another is
+ * wanted. */
 extern const struct flash_bwd_sm80_kernel attn_flash_bwd_sm80_d64[], attn_flash_bwd_sm80_d128[],
     attn_flash_bwd_sm80_d256[];
 
@@ -50,6 +52,12 @@ struct flash_bwd_sm80_plan {
   bool deterministic;
   struct flash_bwd_sm80_args args;
 };
+
+/* The variant that a problem gets; NULL if none takes it. */
+const struct flash_bwd_sm80_kernel *attn_flash_bwd_sm80_choose(const struct attn_problem *p,
+                                                               const struct attn_device *dev);
+int attn_flash_bwd_sm80_variant(const struct attn_problem *p, const struct attn_device *dev, int i,
+                                struct attn_variant *v);
 
 /* As in struct attn_impl; plan is prepare without its allocation. */
 const char *attn_flash_bwd_sm80_unsupported(const struct attn_problem *p,

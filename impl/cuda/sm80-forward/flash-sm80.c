@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flash-sm80.c - cuda/flash-sm80, the portable flash kernel's host half: what it takes, which tile
- * variant, in which order the tiles go.
+ * flash-sm80.c - cuda/flash-sm80, the portable flash kernel's host half: what it takes, in which
+ * order the tiles go.  Which tile variant: flash-sm80-variants.c.
  */
 #include "config.h"
 
@@ -11,9 +11,6 @@
 
 #include "impl/cuda/sm80-backward/flash-bwd-sm80.h"
 #include "impl/dropout.h"
-
-/* Shared memory that the system keeps of each block. */
-#define RESERVED_SMEM 1024
 
 struct forward_plan {
   const struct flash_sm80_kernel *kernel;
@@ -29,31 +26,9 @@ struct plan {
   };
 };
 
-static const struct flash_sm80_kernel *table(const struct attn_problem *p)
-{
-  int64_t d = p->d > p->dv ? p->d : p->dv;
-  return d <= 64 ? attn_flash_sm80_d64 : d <= 128 ? attn_flash_sm80_d128 : attn_flash_sm80_d256;
-}
-
 static bool has_options(const struct attn_problem *p)
 {
   return p->softcap > 0 || p->alibi || p->dropout_p > 0;
-}
-
-static const struct flash_sm80_kernel *choose(const struct attn_problem *p,
-                                              const struct attn_device *dev)
-{
-  const struct flash_sm80_kernel *smallest = NULL;
-  for (const struct flash_sm80_kernel *k = table(p); k->func; k++) {
-    if (k->dtype != p->dtype || k->options != has_options(p) || k->paged != (p->page > 0) ||
-        k->smem > dev->sram_bytes)
-      continue;
-    if (k->blocks * (k->smem + RESERVED_SMEM) <= dev->sram_bytes + RESERVED_SMEM)
-      return k;
-    if (!smallest || k->smem < smallest->smem)
-      smallest = k;
-  }
-  return smallest;
 }
 
 static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
@@ -72,10 +47,10 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "sequence of 2^29 tokens or more";
   if (p->op == ATTN_BWD)
     return attn_flash_bwd_sm80_unsupported(p, dev);
-  if (!choose(p, dev))
+  if (!attn_flash_sm80_choose(p, dev))
     return "the tiles do not fit this device's shared memory";
   struct flash_sm80_args a;
-  if (!attn_flash_sm80_plan(p, dev, choose(p, dev), &a))
+  if (!attn_flash_sm80_plan(p, dev, attn_flash_sm80_choose(p, dev), &a))
     return "more than 2^31 - 1 tiles";
   return NULL;
 }
@@ -203,7 +178,7 @@ int64_t attn_flash_sm80_plan(const struct attn_problem *p, const struct attn_dev
 static int prepare_forward(const struct attn_problem *p, const struct attn_device *dev,
                            struct forward_plan *q)
 {
-  q->kernel = choose(p, dev);
+  q->kernel = attn_flash_sm80_choose(p, dev);
   q->blocks = attn_flash_sm80_plan(p, dev, q->kernel, &q->args);
   return cudaFuncSetAttribute(q->kernel->func, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               (int)q->kernel->smem)
@@ -295,7 +270,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
 
 const struct attn_impl attn_cuda_flash_sm80 = {
     .abi = ATTN_ABI,
-    .name = "cuda/flash-sm80",
+    .name = SM80_NAME,
     .device = ATTN_CUDA,
     .summary = "fused forward and backward, portable: mma.sync, ldmatrix, cp.async, online softmax",
     .provenance = "attnbench; after FlashAttention-2 (Dao 2023)",
@@ -306,4 +281,5 @@ const struct attn_impl attn_cuda_flash_sm80 = {
     .run = run,
     .finish = finish,
     .traffic = traffic,
+    .variant = attn_flash_sm80_variant,
 };

@@ -59,9 +59,19 @@ struct flash_sm80_kernel {
 };
 
 /* Rows with func == NULL end a table; of the variants whose blocks all fit an SM's shared memory
- * the first is taken. */
+ * the first is taken, unless another is wanted. */
 extern const struct flash_sm80_kernel attn_flash_sm80_d64[], attn_flash_sm80_d128[],
     attn_flash_sm80_d256[];
+
+/* The descriptor's name. */
+#define SM80_NAME "cuda/flash-sm80"
+
+/* The variant that a problem of forward gets; NULL if none takes it. */
+const struct flash_sm80_kernel *attn_flash_sm80_choose(const struct attn_problem *p,
+                                                       const struct attn_device *dev);
+/* As in struct attn_impl; of backward, too. */
+int attn_flash_sm80_variant(const struct attn_problem *p, const struct attn_device *dev, int i,
+                            struct attn_variant *v);
 
 /* Fills what depends on the problem and the variant, all but the tensors; returns the number of
  * blocks, or 0 if it exceeds a grid. */

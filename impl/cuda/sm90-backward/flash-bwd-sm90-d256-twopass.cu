@@ -8,7 +8,7 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-twopass.cuh"
 
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d256_twopass[] = {
-    bwd90_twopass_row<__nv_bfloat16>("two passes", BWD90_ROTATED | BWD90_ORDERED),
-    bwd90_twopass_row<__half>("two passes", BWD90_ROTATED | BWD90_ORDERED),
+    bwd90_twopass_row<__nv_bfloat16>("two-passes", BWD90_ROTATED | BWD90_ORDERED),
+    bwd90_twopass_row<__half>("two-passes", BWD90_ROTATED | BWD90_ORDERED),
     {},
 };

@@ -7,7 +7,7 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-roles.cuh"
 
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d256[] = {
-    bwd90_roles_row<__nv_bfloat16>("one pass", BWD90_SHORT | BWD90_LONG),
-    bwd90_roles_row<__half>("one pass", BWD90_SHORT | BWD90_LONG),
+    bwd90_roles_row<__nv_bfloat16>("one-pass", BWD90_SHORT | BWD90_LONG),
+    bwd90_roles_row<__half>("one-pass", BWD90_SHORT | BWD90_LONG),
     {},
 };

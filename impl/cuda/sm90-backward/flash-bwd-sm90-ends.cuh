@@ -267,6 +267,8 @@ static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
           C::KN,
           C::THREADS,
           C::SMEM,
+          C::QSTAGES,
+          C::STEP_SMEM,
           NULL,
           0,
           0,

@@ -47,6 +47,9 @@ struct bwd90_roles {
   static constexpr int P_FULL = DS_EMPTY + 8 * DSSTAGES, P_EMPTY = P_FULL + 8 * PSTAGES;
   static constexpr int TILE = (P_EMPTY + 8 * PSTAGES + 15) / 16 * 16;
   static constexpr int SMEM = TILE + BWD90_TILE_BYTES;
+  /* Operands of S, dV, dP, dK; P there and back; Q and dO from TMA; dS, and operands of dQ. */
+  static constexpr int STEP_SMEM = 2 * K_BYTES + 4 * Q_BYTES + 2 * P_BYTES + 2 * Q_BYTES +
+                                   (DQ_ADDED ? 3 * DS_BYTES + K_BYTES : 0);
   static_assert(SMEM <= 232448, "tile");
 };
 

@@ -74,6 +74,10 @@ struct bwd90_split {
   static constexpr int DS_FULL = DQ_EMPTY + 16, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
   static constexpr int TILE = (DS_EMPTY + 8 * DSSTAGES + 15) / 16 * 16,
                        SMEM = TILE + BWD90_TILE_BYTES;
+  /* Operands of S and dP (each warpgroup half of K or V, and all of Q or dO), dV, dK, dQ; dS; dQ
+   * on its way, there and back; Q and dO from TMA. */
+  static constexpr int STEP_SMEM = 2 * K_BYTES - 32 * KN * V_REGS + 8 * Q_BYTES +
+                                   4 * (64 + DQN) * KN + DS_BYTES + 8 * KM * D + 2 * Q_BYTES;
   static_assert((KM == 128 || KM == 64 || KM == 80 && D == 128) && D % 64 == 0 && SMEM <= 232448,
                 "tile");
 };

@@ -29,6 +29,8 @@ struct bwd90_dq {
   static constexpr int Q_FULL = BARS, DO_FULL = Q_FULL + 8, V_FULL = DO_FULL + 8;
   static constexpr int V_EMPTY = V_FULL + 8, K_FULL = V_EMPTY + 8, K_EMPTY = K_FULL + 8 * KSTAGES;
   static constexpr int TILE = (K_EMPTY + 8 * KSTAGES + 15) / 16 * 16, SMEM = TILE + 64;
+  /* Operands of S, dP (each warpgroup its rows of Q or dO, and all of K or V), dQ; K and V. */
+  static constexpr int STEP_SMEM = 12 * TILE_BYTES;
   static_assert(SMEM <= 232448, "tile");
 };
 
@@ -320,6 +322,7 @@ static bwd90_kernel bwd90_twopass_row(const char *name, int uses)
   k.dq = (const void *)flash_bwd_dq_sm90<Q>;
   k.dq_rows = Q::ROWS;
   k.dq_smem = Q::SMEM;
+  k.step_smem += Q::STEP_SMEM * C::KM / Q::ROWS * C::KN / Q::KN;
   return k;
 }
 

@@ -17,35 +17,6 @@
 #define SECTION_BYTES (40 << 20)
 #define ALIGN 1024
 
-/* Mean number of keys that a query sees, up to which a problem is short: sequence 2k under a causal
- * mask is, without one it is not. */
-#define SHORT_KEYS 1024
-
-static int kind_of(const struct attn_problem *p)
-{
-  if (p->deterministic)
-    return p->mask == ATTN_MASK_NONE && !p->nruns ? BWD90_ROTATED : BWD90_ORDERED;
-  return attn_problem_pairs(p) <= (double)SHORT_KEYS * attn_problem_total_q(p) ? BWD90_SHORT
-                                                                               : BWD90_LONG;
-}
-
-const struct bwd90_kernel *attn_flash_bwd_sm90_choose(const struct attn_problem *p)
-{
-  static const struct bwd90_kernel *const tables[] = {
-      attn_flash_bwd_sm90_d64,         attn_flash_bwd_sm90_d128,
-      attn_flash_bwd_sm90_d256,        attn_flash_bwd_sm90_d256_twopass,
-      attn_flash_bwd_sm90_d64_options, attn_flash_bwd_sm90_d128_options,
-      attn_flash_bwd_sm90_d256_options};
-  bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
-  int kind = kind_of(p);
-  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-    for (const struct bwd90_kernel *k = tables[i]; k->main; k++)
-      if (k->dtype == p->dtype && p->d <= k->d && p->dv <= k->d && (k->uses & kind) &&
-          k->score == score && k->drop == drop)
-        return k;
-  return NULL;
-}
-
 static int64_t ceil_div(int64_t a, int64_t b)
 {
   return (a + b - 1) / b;
@@ -80,7 +51,7 @@ const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
     return "a negative scale turns the mask around";
   if (p->sq >= BWD90_UNLIMITED / 2 || p->sk >= BWD90_UNLIMITED / 2)
     return "sequence of 2^28 tokens or more";
-  k = attn_flash_bwd_sm90_choose(p);
+  k = attn_flash_bwd_sm90_choose(p, dev);
   if (!k)
     return "no tile for this head dim";
   if (padded_total(p, k->km) > INT32_MAX || p->b * p->hkv * ceil_div(p->sk, k->kn) > INT32_MAX ||
@@ -143,7 +114,7 @@ static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, boo
 
 size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct attn_device *dev)
 {
-  const struct bwd90_kernel *k = attn_flash_bwd_sm90_choose(p);
+  const struct bwd90_kernel *k = attn_flash_bwd_sm90_choose(p, dev);
   bool turns = p->deterministic && !k->dq;
   return layout_of(k, padded_total(p, k->km), turns, shares_of(p, dev, k, turns)).end;
 }

@@ -72,6 +72,8 @@ struct bwd90_kernel {
   int d;      /* the widest head it takes */
   int km, kn; /* tile: query rows, keys */
   int threads, smem;
+  int stages, step_smem; /* tiles of Q and dO in flight; bytes of shared memory that a step of all
+                          * passes, km x kn, reads and writes */
   const void *dq; /* NULL: main adds dQ up for post; else there is no post, and this computes dQ */
   int dq_rows, dq_smem; /* a block of it has so many query rows */
   bool score, drop;     /* with softcap and ALiBi; with dropout */
@@ -95,8 +97,12 @@ struct bwd90_plan {
   bool ragged, turns;
 };
 
-/* The first kernel that takes the problem; NULL if none does. */
-const struct bwd90_kernel *attn_flash_bwd_sm90_choose(const struct attn_problem *p);
+/* The kernel that a problem gets; NULL if none takes it. */
+const struct bwd90_kernel *attn_flash_bwd_sm90_choose(const struct attn_problem *p,
+                                                      const struct attn_device *dev);
+
+int attn_flash_bwd_sm90_variant(const struct attn_problem *p, const struct attn_device *dev, int i,
+                                struct attn_variant *v);
 
 /* As in struct attn_impl; plan is prepare, without its allocation. */
 const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,

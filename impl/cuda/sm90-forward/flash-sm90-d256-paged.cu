@@ -11,7 +11,7 @@ template <class T, int FLAGS>
 using cfg = sm90_cfg<T, 256, 256, 2, 80, 2, 1, 40, 232, SM90_PAGED | FLAGS>;
 
 extern "C" const sm90_kernel attn_flash_sm90_d256_paged[] = {
-    twice_row<cfg<__nv_bfloat16, SM90_TWICE>, cfg<__nv_bfloat16, 0>>("128x80 paged"),
-    twice_row<cfg<__half, SM90_TWICE>, cfg<__half, 0>>("128x80 paged"),
+    twice_row<cfg<__nv_bfloat16, SM90_TWICE>, cfg<__nv_bfloat16, 0>>("128x80-paged"),
+    twice_row<cfg<__half, SM90_TWICE>, cfg<__half, 0>>("128x80-paged"),
     {},
 };

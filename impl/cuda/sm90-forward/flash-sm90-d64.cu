@@ -21,8 +21,8 @@ static sm90_kernel masked_row(const char *name)
 }
 
 extern "C" const sm90_kernel attn_flash_sm90_d64[] = {
-    masked_row<cfg<__nv_bfloat16, 0>>("192x128 careful"),
-    masked_row<cfg<__half, 0>>("192x128 careful"),
+    masked_row<cfg<__nv_bfloat16, 0>>("192x128-careful"),
+    masked_row<cfg<__half, 0>>("192x128-careful"),
     twice_row<cfg<__nv_bfloat16, SM90_TWICE>, cfg<__nv_bfloat16, 0>>("192x128"),
     twice_row<cfg<__half, SM90_TWICE>, cfg<__half, 0>>("192x128"),
     {},

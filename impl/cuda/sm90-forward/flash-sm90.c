@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flash-sm90.c - cuda/flash-sm90, the Hopper flash kernel's host half: what it takes, which tile
- * variant, its tensor maps.  The backward's host half is flash-bwd-sm90.c.
+ * flash-sm90.c - cuda/flash-sm90, the Hopper flash kernel's host half: what it takes, its tensor
+ * maps.  Which tile variant: flash-sm90-variants.c.  The backward's host half is flash-bwd-sm90.c.
  */
 #include "config.h"
 
@@ -19,23 +19,6 @@
 #define WORKSPACE_HEAD 256
 /* K and V of the heads that are scheduled together: half of a Hopper's L2, the rest is for Q, O. */
 #define SECTION_BYTES (32 << 20)
-
-static const struct sm90_kernel *choose(const struct attn_problem *p)
-{
-  static const struct sm90_kernel *const tables[] = {
-      attn_flash_sm90_d64,         attn_flash_sm90_d128,         attn_flash_sm90_d256,
-      attn_flash_sm90_d64_options, attn_flash_sm90_d128_options, attn_flash_sm90_d256_options,
-      attn_flash_sm90_d64_paged,   attn_flash_sm90_d128_paged,   attn_flash_sm90_d256_paged,
-  };
-  bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
-  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-    for (const struct sm90_kernel *k = tables[i]; k->func; k++)
-      if (k->dtype == p->dtype && k->score == score && k->drop == drop &&
-          k->paged == (p->page > 0) && p->d <= k->d && p->dv <= k->dv &&
-          (!k->most_sk || p->sk <= k->most_sk) && (!k->masked || p->mask != ATTN_MASK_NONE))
-        return k;
-  return NULL;
-}
 
 static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
 {
@@ -62,9 +45,9 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
     return "a negative scale turns the maximum into a minimum";
   if (p->sq >= SM90_UNLIMITED / 2 || p->sk >= SM90_UNLIMITED / 2)
     return "sequence of 2^28 tokens or more";
-  if (!choose(p))
+  if (!attn_flash_sm90_choose(p, dev))
     return "no tile for this head dim";
-  if (!attn_flash_sm90_plan(p, dev, choose(p), &plan))
+  if (!attn_flash_sm90_plan(p, dev, attn_flash_sm90_choose(p, dev), &plan))
     return "more than 2^31 - 1 tiles";
   return NULL;
 }
@@ -92,7 +75,7 @@ size_t attn_flash_sm90_workspace(const struct attn_problem *p, const struct sm90
 static size_t workspace(const struct attn_problem *p, const struct attn_device *dev)
 {
   return p->op == ATTN_BWD ? attn_flash_bwd_sm90_workspace(p, dev)
-                           : attn_flash_sm90_workspace(p, choose(p));
+                           : attn_flash_sm90_workspace(p, attn_flash_sm90_choose(p, dev));
 }
 
 static int32_t window_side(int64_t n)
@@ -286,8 +269,8 @@ static int fill(const struct attn_problem *p, const struct attn_device *dev, str
   const struct sm90_kernel *k;
   q->op = p->op;
   if (p->op == ATTN_BWD)
-    return attn_flash_bwd_sm90_plan(p, dev, attn_flash_bwd_sm90_choose(p), &q->backward);
-  k = choose(p);
+    return attn_flash_bwd_sm90_plan(p, dev, attn_flash_bwd_sm90_choose(p, dev), &q->backward);
+  k = attn_flash_sm90_choose(p, dev);
   attn_flash_sm90_plan(p, dev, k, &q->forward);
   return cudaFuncSetAttribute(k->func, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem) ||
                  (k->careful &&
@@ -333,7 +316,7 @@ static void traffic(const struct attn_problem *p, const struct attn_device *dev,
 
 const struct attn_impl attn_cuda_flash_sm90 = {
     .abi = ATTN_ABI,
-    .name = "cuda/flash-sm90",
+    .name = SM90_NAME,
     .device = ATTN_CUDA,
     .summary = "fused forward and backward for Hopper: wgmma, TMA, warp specialisation",
     .provenance = "attnbench; after FlashAttention-3 (Shah et al. 2024)",
@@ -347,4 +330,5 @@ const struct attn_impl attn_cuda_flash_sm90 = {
     .run = run,
     .finish = finish,
     .traffic = traffic,
+    .variant = attn_flash_sm90_variant,
 };

@@ -206,6 +206,10 @@ static sm90_kernel sm90_row(const char *name, int most_sk = 0)
   k.kn = C::KN;
   k.threads = C::THREADS;
   k.smem = C::SMEM;
+  k.stages = C::STAGES;
+  /* Each warpgroup reads all of K and V, and its rows of Q unless it holds them; TMA writes. */
+  k.step_smem = (C::WGS + 1) * (C::K_BYTES + C::V_BYTES) + (C::QREG ? 0 : C::Q_BYTES);
+  k.tile_smem = (C::QREG ? 2 : 1) * C::Q_BYTES;
   k.most_sk = most_sk;
   return k;
 }

@@ -66,7 +66,9 @@ struct sm90_kernel {
   int d, dv;   /* the widest heads it takes */
   int km, kn;  /* tile: query rows, keys */
   int threads, smem;
-  int most_sk; /* keys up to which it is the fastest; 0: any number */
+  int stages;               /* tiles of K and V in flight */
+  int step_smem, tile_smem; /* bytes of shared memory read and written for a step, a row block */
+  int most_sk;              /* keys up to which it is the fastest; 0: any number */
 };
 
 struct sm90_plan {
@@ -79,11 +81,21 @@ struct sm90_plan {
   bool ragged, dynamic;
 };
 
-/* Rows with func == NULL end a table; the first that fits is taken. */
+/* Rows with func == NULL end a table; the first that fits is taken, unless another is wanted. */
 extern const struct sm90_kernel attn_flash_sm90_d64[], attn_flash_sm90_d128[],
     attn_flash_sm90_d256[], attn_flash_sm90_d64_options[], attn_flash_sm90_d128_options[],
     attn_flash_sm90_d256_options[], attn_flash_sm90_d64_paged[], attn_flash_sm90_d128_paged[],
     attn_flash_sm90_d256_paged[];
+
+/* The descriptor's name. */
+#define SM90_NAME "cuda/flash-sm90"
+
+/* The variant that a problem of forward gets; NULL if none takes it. */
+const struct sm90_kernel *attn_flash_sm90_choose(const struct attn_problem *p,
+                                                 const struct attn_device *dev);
+/* As in struct attn_impl; of backward, too. */
+int attn_flash_sm90_variant(const struct attn_problem *p, const struct attn_device *dev, int i,
+                            struct attn_variant *v);
 
 /* Fills what depends on the problem and the variant; false if the tiles exceed 32 bits. */
 bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * advice.h - the choices that a device gets: those of its name in profiles/machines/NAME.tune, of a
+ * file that was named, or none.
+ */
+#ifndef HARNESS_ADVICE_H
+#define HARNESS_ADVICE_H
+
+#include "harness/tune/choices.h"
+
+#define ADVICE_TABLES 32
+
+/* All tables that there are; which of them is a device's is known when it is open. Read before the
+ * workers start, which see the same memory. */
+struct advice {
+  struct choices table[ADVICE_TABLES];
+  int n;
+};
+
+/* from: a file; "none"; or NULL, every profiles/machines/NAME.tune. -1 and a line in err. */
+int advice_read(struct advice *a, const char *from, char *err, size_t errlen);
+void advice_free(struct advice *a);
+
+/* The device wants what the table of its name says; without one each implementation chooses
+ * itself. A table of a file that was named is for any device. */
+void advice_apply(const struct advice *a, struct attn_device *dev);
+/* The table that a device goes by; NULL: none. */
+const struct choices *advice_of(const struct attn_device *dev);
+
+#endif
