@@ -110,6 +110,7 @@ cli_tests = \
   tests/cli/semantics.sh \
   tests/cli/faults.sh \
   tests/cli/long.sh \
+  tests/cli/tune.sh \
   tests/cli/zoo-data.sh \
   tests/cli/serve.sh
 TESTS += $(cli_tests)

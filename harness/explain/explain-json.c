@@ -28,10 +28,10 @@ static json_t *machine_json(const struct machine_limits *m)
 
 static json_t *bound_json(const struct bound *b)
 {
-  return json_pack("{s:o,s:o,s:o,s:s?}", "matrix_units_s", field_real(b->s[LIMIT_MATMUL]),
-                   "exponentials_s", field_real(b->s[LIMIT_EXP]), "memory_s",
-                   field_real(b->s[LIMIT_MEMORY]), "bound",
-                   b->by < 0 ? NULL : explain_limit_name(b->by));
+  return json_pack(
+      "{s:o,s:o,s:o,s:o,s:s?}", "matrix_units_s", field_real(b->s[LIMIT_MATMUL]), "exponentials_s",
+      field_real(b->s[LIMIT_EXP]), "memory_s", field_real(b->s[LIMIT_MEMORY]), "shared_memory_s",
+      field_real(b->s[LIMIT_SHARED]), "bound", b->by < 0 ? NULL : explain_limit_name(b->by));
 }
 
 static json_t *kernel_json(const struct kernel_info *k, const struct attn_device *d)

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/explain/explain.h"
 
@@ -76,7 +77,7 @@ static void print_bound(FILE *out, const struct attn_problem *p, const struct bo
                         const struct machine_limits *m)
 {
   const char *heading = "modelled  ";
-  for (int l = 0; l < LIMITS; l++, heading = "          ") {
+  for (int l = 0; l < LIMIT_SHARED; l++, heading = "          ") {
     const char *why = "";
     if (l == LIMIT_EXP && m->kind == ATTN_CPU)
       why = "  a core has no unit of its own";
@@ -101,6 +102,37 @@ static void print_shares(FILE *out, const struct bound *b, const struct record *
     separator = ", ";
   }
   fprintf(out, "%s)\n", *separator ? "" : "none");
+}
+
+/* Which variant, by whose choice, and what its tiles ask of shared memory. */
+static void print_variant(FILE *out, const struct attn_problem *p, const struct attn_variant *v,
+                          const char *by, const struct bound *b)
+{
+  struct tiling t = explain_tiling(p, v);
+  fprintf(out, "  variant   %s, tile %d x %d", v->name, v->rows, v->keys);
+  if (v->stages)
+    fprintf(out, ", %d stages", v->stages);
+  if (v->threads)
+    fprintf(out, ", %d threads", v->threads);
+  if (v->smem_bytes)
+    fprintf(out, ", %d bytes of shared memory", v->smem_bytes);
+  fprintf(out, "; %s\n", by);
+  if (!(t.shared_bytes > 0))
+    return;
+  fprintf(out,
+          "            %s tiles, %s steps of %s and %s FLOP; shared memory %s, modelled %s%s\n",
+          amount(t.tiles, "").s, amount(t.steps, "").s, amount(v->step_smem_bytes, "B").s,
+          amount(explain_work(p).flops / t.steps, "").s, amount(t.shared_bytes, "B").s,
+          duration(b->s[LIMIT_SHARED]).s, b->by == LIMIT_SHARED ? ", the bound" : "");
+}
+
+/* Words for who chose a record's variant. */
+static const char *chooser(const struct record *r, char *text, size_t len)
+{
+  snprintf(text, len, "chosen by %s", r->variant_table);
+  return !strcmp(r->variant_by, "forced")  ? "forced by --variant"
+         : !strcmp(r->variant_by, "table") ? text
+                                           : "the implementation's own choice";
 }
 
 static void print_kernel(FILE *out, const struct kernel_info *k, const struct attn_device *d)
@@ -139,9 +171,9 @@ static void print_bytes(FILE *out, const struct record *r)
 static void print_run(FILE *out, const struct explained *x, const struct record *r)
 {
   struct machine_limits m;
-  char spread[32];
+  char spread[32], by[96];
   explain_machine(x, r, &m);
-  struct bound b = explain_bound(&x->problem, &m);
+  struct bound b = explain_bound_of(&x->problem, &m, &r->variant);
   fprintf(out, "\n%-22s %s", r->impl, record_status_name(r->status));
   if (r->status == STATUS_PASS)
     fprintf(out, "  %s +- %s, %d sample%s", duration(r->median_s).s,
@@ -154,6 +186,8 @@ static void print_run(FILE *out, const struct explained *x, const struct record 
   if (isfinite(r->graph_s))
     fprintf(out, "  graph     %s among many in a CUDA graph\n", duration(r->graph_s).s);
   print_shares(out, &b, r);
+  if (r->variant_by)
+    print_variant(out, &x->problem, &r->variant, chooser(r, by, sizeof by), &b);
   if (m.clock_hz > 0)
     fprintf(out, "  clock     %.0f MHz inside of the run\n", m.clock_hz / 1e6);
   if (m.kind == ATTN_CUDA && !r->nkernels)

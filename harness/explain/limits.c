@@ -13,6 +13,11 @@ double explain_exp_per_clock(int sm)
   return sm >= 80 ? 16 : NAN;
 }
 
+double explain_shared_per_clock(int sm)
+{
+  return sm >= 80 ? 128 : NAN;
+}
+
 /* Each pair that is seen costs one exponential: forward for P, backward for P again. What softcap
  * adds is a hyperbolic tangent, from the same units at the same rate. */
 struct work explain_work(const struct attn_problem *p)
@@ -26,7 +31,7 @@ struct work explain_work(const struct attn_problem *p)
 
 const char *explain_limit_name(enum limit l)
 {
-  static const char *const names[] = {"matrix units", "exponentials", "memory"};
+  static const char *const names[] = {"matrix units", "exponentials", "memory", "shared memory"};
   return names[l];
 }
 
@@ -39,7 +44,7 @@ static double seconds(double work, double rate)
 struct bound explain_bound(const struct attn_problem *p, const struct machine_limits *m)
 {
   struct work w = explain_work(p);
-  struct bound b = {{NAN, NAN, NAN}, -1};
+  struct bound b = {{NAN, NAN, NAN, NAN}, -1};
   bool narrow = p->dtype != ATTN_F32; /* what the ceiling of a GPU was measured with */
   double bytes = fmax(m->read_gbps, m->copy_gbps) * 1e9;
   if (m->kind == ATTN_CPU || narrow)
@@ -47,13 +52,66 @@ struct bound explain_bound(const struct attn_problem *p, const struct machine_li
   b.s[LIMIT_EXP] = seconds(w.exps, m->exp_per_clock * m->clock_hz * m->multiprocessors);
   b.s[LIMIT_MEMORY] = seconds(w.read_bytes + w.write_bytes, bytes);
   const double of[LIMITS] = {w.flops, m->kind == ATTN_CUDA ? w.exps : 0,
-                             w.read_bytes + w.write_bytes};
+                             w.read_bytes + w.write_bytes, 0};
   for (int i = 0; i < LIMITS; i++)
     if (b.s[i] > 0 && (b.by < 0 || b.s[i] > b.s[b.by]))
       b.by = i;
   for (int i = 0; i < LIMITS; i++)
     if (of[i] > 0 && isnan(b.s[i])) /* it might be the one */
       b.by = -1;
+  return b;
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+static double ceil_div(int64_t a, int64_t b)
+{
+  return (double)((a + b - 1) / b);
+}
+
+/* Steps of one head of a sequence. Both ends of what a query sees grow with the query. */
+static double steps_of(const struct attn_problem *p, const struct attn_variant *v, int64_t sq,
+                       int64_t sk)
+{
+  int64_t lo, hi, unused;
+  double steps = 0;
+  for (int64_t i = 0; i < sq; i += v->rows) {
+    int64_t last = i + v->rows < sq ? i + v->rows : sq;
+    attn_problem_visible(p, sq, sk, i, &lo, &unused);
+    attn_problem_visible(p, sq, sk, last - 1, &unused, &hi);
+    if (hi > lo)
+      steps += ceil_div(hi, v->keys) - (double)(lo / v->keys);
+  }
+  return steps;
+}
+
+struct tiling explain_tiling(const struct attn_problem *p, const struct attn_variant *v)
+{
+  struct tiling t = {0, 0, NAN};
+  if (v->rows < 1 || v->keys < 1 || v->packed)
+    return t;
+  for (int r = 0; r < (p->nruns ? p->nruns : 1); r++) {
+    struct attn_run run = p->nruns ? p->runs[r] : (struct attn_run){p->b, p->sq, p->sk};
+    double n = (double)run.count;
+    t.steps += n * (double)p->hq * steps_of(p, v, run.sq, run.sk);
+    t.tiles += p->op == ATTN_BWD ? n * (double)p->hkv * ceil_div(run.sk, v->keys)
+                                 : n * (double)p->hq * ceil_div(run.sq, v->rows);
+  }
+  if (v->step_smem_bytes > 0)
+    t.shared_bytes = t.steps * v->step_smem_bytes + t.tiles * v->tile_smem_bytes;
+  return t;
+}
+
+struct bound explain_bound_of(const struct attn_problem *p, const struct machine_limits *m,
+                              const struct attn_variant *v)
+{
+  struct bound b = explain_bound(p, m);
+  double rate = explain_shared_per_clock(m->sm) * m->clock_hz * m->multiprocessors;
+  if (m->kind != ATTN_CUDA || !v->name[0])
+    return b;
+  b.s[LIMIT_SHARED] = seconds(explain_tiling(p, v).shared_bytes, rate);
+  if (b.by >= 0 && b.s[LIMIT_SHARED] > b.s[b.by])
+    b.by = LIMIT_SHARED;
   return b;
 }
 

@@ -24,6 +24,10 @@ struct machine_limits {
  * 10.0 and 12.0 (CUDA C++ Programming Guide, throughput of native arithmetic instructions). */
 double explain_exp_per_clock(int sm);
 
+/* Bytes of shared memory that a multiprocessor reads or writes in a clock: 32 banks of 4, at every
+ * compute capability from 8.0 on. */
+double explain_shared_per_clock(int sm);
+
 struct work {
   double flops;                   /* of products of matrices */
   double exps;                    /* exponentials, and with softcap hyperbolic tangents */
@@ -32,7 +36,7 @@ struct work {
 
 struct work explain_work(const struct attn_problem *p);
 
-enum limit { LIMIT_MATMUL, LIMIT_EXP, LIMIT_MEMORY, LIMITS };
+enum limit { LIMIT_MATMUL, LIMIT_EXP, LIMIT_MEMORY, LIMIT_SHARED, LIMITS };
 
 struct bound {
   double s[LIMITS]; /* seconds, if nothing else took any; NaN: not known, or none of it */
@@ -41,6 +45,16 @@ struct bound {
 
 const char *explain_limit_name(enum limit l);
 struct bound explain_bound(const struct attn_problem *p, const struct machine_limits *m);
+
+/* A variant's tiles on a problem: steps (a tile of queries on a tile of keys of which it sees any),
+ * tiles that stay, and the bytes of shared memory of all; 0 and NaN: not known. */
+struct tiling {
+  double steps, tiles, shared_bytes;
+};
+struct tiling explain_tiling(const struct attn_problem *p, const struct attn_variant *v);
+/* The same with the variant's shared memory among the limits, which it has no say in without. */
+struct bound explain_bound_of(const struct attn_problem *p, const struct machine_limits *m,
+                              const struct attn_variant *v);
 
 /* ---- occupancy ------------------------------------------------------------------------------- */
 

@@ -295,6 +295,7 @@ static json_t *variant_json(const struct record *r)
   json_t *o = json_object();
   put_text(o, "name", v->name);
   put_text(o, "by", r->variant_by);
+  put_text(o, "table", r->variant_table);
   put_count(o, "rows", v->rows > 0 ? v->rows : NAN);
   put_count(o, "keys", v->keys > 0 ? v->keys : NAN);
   put_count(o, "stages", v->stages > 0 ? v->stages : NAN);

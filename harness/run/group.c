@@ -12,6 +12,7 @@
 
 #include "harness/run/group.h"
 #include "harness/base/rng.h"
+#include "harness/tune/advice.h"
 
 int group_launch(void *live, void *stream)
 {
@@ -77,6 +78,8 @@ static const char *choose_variant(struct group_work *w, struct group_case *c)
   bool got = want && !strcmp(want, r->variant.name);
   if (c->variant[0] && !got)
     return "it has no such variant for this problem; attnbench list --variants";
+  if (got && !c->variant[0])
+    advice_name(&w->info, r->variant_table, sizeof r->variant_table);
   if (has)
     r->variant_by = !got ? "default" : c->variant[0] ? "forced" : "table";
   return NULL;

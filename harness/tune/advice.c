@@ -78,3 +78,10 @@ const struct choices *advice_of(const struct attn_device *dev)
 {
   return dev->wanted == wanted ? dev->wanted_from : NULL;
 }
+
+void advice_name(const struct attn_device *dev, char *name, size_t len)
+{
+  const struct choices *c = advice_of(dev);
+  const char *slash = c ? strrchr(c->path, '/') : NULL;
+  snprintf(name, len, "%s", slash ? slash + 1 : c ? c->path : "");
+}

@@ -26,5 +26,7 @@ void advice_free(struct advice *a);
 void advice_apply(const struct advice *a, struct attn_device *dev);
 /* The table that a device goes by; NULL: none. */
 const struct choices *advice_of(const struct attn_device *dev);
+/* Its file, without the folder; "": none. */
+void advice_name(const struct attn_device *dev, char *name, size_t len);
 
 #endif
