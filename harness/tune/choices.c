@@ -27,6 +27,7 @@ static const struct row {
     [CHOICE_KV] = {"kv=", {"dtype", "e4m3"}, false},
     [CHOICE_DETERMINISTIC] = {"deterministic=", {"0", "1"}, false},
     [CHOICE_GROUP] = {"group<=", {NULL}, true},
+    [CHOICE_ROWS] = {"rows<=", {NULL}, true},
     [CHOICE_KEYS] = {"keys<=", {NULL}, true},
 };
 
@@ -45,6 +46,7 @@ struct choice_key choice_key_of(const struct attn_problem *p)
                               [CHOICE_KV] = p->kv,
                               [CHOICE_DETERMINISTIC] = p->deterministic,
                               [CHOICE_GROUP] = (double)(p->hq / p->hkv * p->sq),
+                              [CHOICE_ROWS] = queries * (double)p->hq,
                               [CHOICE_KEYS] = queries > 0 ? attn_problem_pairs(p) / queries : 0}};
 }
 
@@ -165,7 +167,7 @@ static int take_choice(struct reading *r, char *line)
     if (!take_condition(&c, word))
       return refuse(r, word,
                     "want each condition once: op= d<=N dtype= mask=none|some options=0|1 "
-                    "pages=0|1 kv=dtype|e4m3 deterministic=0|1 group<=N keys<=N");
+                    "pages=0|1 kv=dtype|e4m3 deterministic=0|1 group<=N rows<=N keys<=N");
   word = word ? strtok_r(NULL, blanks, &save) : NULL;
   if (!word || strtok_r(NULL, blanks, &save))
     return refuse(r, c.impl, "want '-> VARIANT' at the end of the line, one word");

@@ -28,7 +28,8 @@ enum condition {
   CHOICE_KV,            /* kv=dtype or e4m3 */
   CHOICE_DETERMINISTIC, /* deterministic=0 or 1 */
   CHOICE_GROUP,         /* group<=N: queries on one K/V head, of all its query heads */
-  CHOICE_KEYS,          /* keys<=N: those that a query sees, on the average */
+  CHOICE_ROWS, /* rows<=N: queries of all heads and sequences, what there is to share out */
+  CHOICE_KEYS, /* keys<=N: those that a query sees, on the average */
   CONDITIONS
 };
 

@@ -68,7 +68,7 @@ void tune_path(const struct attn_device *dev, char *path, size_t len)
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-/* Which conditions a line of this point has, keys aside. */
+/* Which conditions a line of this point has, rows and keys aside. */
 static unsigned conditions(const struct tune_point *p, bool dtypes)
 {
   bool bwd = p->problem.op == ATTN_BWD;
@@ -82,8 +82,9 @@ static unsigned conditions(const struct tune_point *p, bool dtypes)
 static int order(const struct tune_point *a, const struct tune_point *b, int conditions)
 {
   static const enum condition by[CONDITIONS] = {
-      CHOICE_OP,   CHOICE_DTYPE,         CHOICE_OPTIONS, CHOICE_PAGES, CHOICE_KV,
-      CHOICE_MASK, CHOICE_DETERMINISTIC, CHOICE_D,       CHOICE_GROUP, CHOICE_KEYS};
+      CHOICE_OP,    CHOICE_DTYPE, CHOICE_OPTIONS,       CHOICE_PAGES,
+      CHOICE_KV,    CHOICE_MASK,  CHOICE_DETERMINISTIC, CHOICE_D,
+      CHOICE_GROUP, CHOICE_ROWS,  CHOICE_KEYS};
   int c = strcmp(a->impl, b->impl);
   for (int i = 0; i < conditions && !c; i++) {
     double x = a->key.value[by[i]], y = b->key.value[by[i]];
@@ -99,9 +100,10 @@ static int in_order(const void *a, const void *b)
   return order(a, b, CONDITIONS);
 }
 
-static bool same_class(const struct tune_point *a, const struct tune_point *b)
+/* All but the last so many conditions are the same. */
+static bool alike(const struct tune_point *a, const struct tune_point *b, int but)
 {
-  return !order(a, b, CONDITIONS - 1);
+  return !order(a, b, CONDITIONS - but);
 }
 
 /* Points of which nothing passed say nothing. */
@@ -135,9 +137,18 @@ static void write_evidence(const struct tune_point *p, FILE *f)
   fprintf(f, "\n");
 }
 
-/* Points [from, to) of one class: a line for each stretch of keys with one winner, which ends
- * halfway (in the logarithm) to the next point. */
-static void write_class(const struct tune_point *p, int n, bool dtypes, FILE *f)
+/* Halfway between two points, in the logarithm. */
+static void bound(struct choice *c, enum condition i, const struct tune_point *p,
+                  const struct tune_point *next)
+{
+  c->given |= 1u << i;
+  c->key.value[i] = floor(sqrt(p->key.value[i] * next->key.value[i]));
+}
+
+/* Points of one class: a line for each stretch of keys with one winner. next: the point behind
+ * them, NULL at the end; if only rows and keys differ, the class ends between them. */
+static void write_class(const struct tune_point *p, int n, const struct tune_point *next,
+                        bool dtypes, FILE *f)
 {
   for (int i = 0; i < n; i++)
     write_evidence(&p[i], f);
@@ -145,11 +156,10 @@ static void write_class(const struct tune_point *p, int n, bool dtypes, FILE *f)
     struct choice c = {.given = conditions(&p[i], dtypes), .key = p[i].key};
     if (i + 1 < n && !strcmp(winner(&p[i]), winner(&p[i + 1])))
       continue;
-    if (i + 1 < n) {
-      c.given |= 1u << CHOICE_KEYS;
-      c.key.value[CHOICE_KEYS] =
-          floor(sqrt(p[i].key.value[CHOICE_KEYS] * p[i + 1].key.value[CHOICE_KEYS]));
-    }
+    if (next && alike(p, next, 2))
+      bound(&c, CHOICE_ROWS, p, next);
+    if (i + 1 < n)
+      bound(&c, CHOICE_KEYS, &p[i], &p[i + 1]);
     snprintf(c.impl, sizeof c.impl, "%s", p[i].impl);
     snprintf(c.variant, sizeof c.variant, "%s", winner(&p[i]));
     choice_print(&c, f);
@@ -173,10 +183,10 @@ static void write_all(const struct tune_result *t, const char *how, FILE *f)
   fprintf(f, "# the first time in a comment is of the implementation's own choice.\n");
   fprintf(f, "device = %s\n", t->device.name);
   for (int i = 0, n; i < t->n; i += n) {
-    for (n = 1; i + n < t->n && same_class(&t->point[i], &t->point[i + n]); n++)
+    for (n = 1; i + n < t->n && alike(&t->point[i], &t->point[i + n], 1); n++)
       ;
     fprintf(f, "\n");
-    write_class(&t->point[i], n, dtypes, f);
+    write_class(&t->point[i], n, i + n < t->n ? &t->point[i + n] : NULL, dtypes, f);
   }
 }
 

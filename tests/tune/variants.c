@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * variants.c - a plugin whose variants are known: tune/work takes 12 ms as "steady", its own
- * choice; 4 ms up to 100 keys and 36 ms beyond as "short"; 1 ms and the wrong answer as "wrong",
+ * variants.c - a plugin whose variants are known: tune/work takes 24 ms as "steady", its own
+ * choice; 6 ms up to 100 keys and 72 ms beyond as "short"; 1 ms and the wrong answer as "wrong",
  * which it has for dtype=fp32 alone.  The second, tune/alone, has one variant.
  */
 #include <stdio.h>
@@ -61,7 +61,7 @@ static int prepare(const struct attn_problem *p, const struct attn_device *dev, 
 static int run(void *plan, const struct attn_args *a, void *stream)
 {
   const struct work *w = plan;
-  double ms[] = {12, w->p.sk <= 100 ? 4 : 36, 1}, until = seconds() + 1e-3 * ms[w->variant];
+  double ms[] = {24, w->p.sk <= 100 ? 6 : 72, 1}, until = seconds() + 1e-3 * ms[w->variant];
   honest_rows(&w->p, a, w->p.sq, w->variant == WRONG ? w->p.sk / 2 : w->p.sk);
   spin_until(until);
   return ATTN_OK;

@@ -44,6 +44,7 @@ static const char table[] = "# a comment\n"
                             "no/one\top=fwd d<=128 dtype=fp16 options=1 pages=0 -> c\n"
                             "no/one op=bwd deterministic=1 -> d\n"
                             "no/one op=decode group<=4 kv=e4m3 pages=1 -> e\n"
+                            "no/two rows<=96 op=fwd -> g\n"
                             "no/two -> f\n";
 
 static const struct {
@@ -59,6 +60,8 @@ static const struct {
     {"no/one", "s=64 d=72 dtype=fp16 softcap=3", "c"},
     {"no/one", "s=64 d=72 dtype=fp16 alibi=1", "c"},
     {"no/one", "s=64 d=72 dtype=fp16", NULL},
+    {"no/two", "b=2 hq=3 s=16 d=64", "g"},
+    {"no/two", "b=2 hq=3 s=17 d=64", "f"},
     {"no/one", "op=bwd s=64 d=64 deterministic=1", "d"},
     {"no/one", "op=bwd s=64 d=64", NULL},
     {"no/one", "op=decode hq=8 hkv=2 sk=64 d=64 page=16 kv=e4m3", "e"},
@@ -73,8 +76,8 @@ static void look_up(void)
 {
   struct choices c;
   put(table);
-  ok(!choices_read(path, &c, err, sizeof err) && c.n == 6 && !strcmp(c.device, "A GPU of tests"),
-     "reads a table of six lines for a device");
+  ok(!choices_read(path, &c, err, sizeof err) && c.n == 7 && !strcmp(c.device, "A GPU of tests"),
+     "reads a table of seven lines for a device");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct attn_problem p = problem(cases[i].problem);
     const struct choice *x = choices_find(&c, cases[i].impl, &p);
