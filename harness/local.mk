@@ -81,8 +81,10 @@ libattnbench_a_SOURCES += \
   harness/explain/explain.c harness/explain/explain.h \
   harness/explain/explain-json.c \
   harness/explain/explain-print.c \
+  harness/explain/explain-variant.c \
   harness/explain/limits.c harness/explain/limits.h \
-  harness/explain/machine-file.c harness/explain/machine-file.h
+  harness/explain/machine-file.c harness/explain/machine-file.h \
+  harness/explain/text.h
 
 # gate/: statistics, and what they say of two runs or of many.
 libattnbench_a_SOURCES += \

@@ -85,6 +85,8 @@ static int model(struct options *o, struct explained *x)
     if (i && !o->json)
       printf("\n\n");
     x->problem = o->problems.item[i];
+    if (explain_choose(x, &m, &o->run, err, sizeof err))
+      return complain(EXIT_USAGE, err);
     print(o, x, &m);
   }
   return EXIT_OK;
@@ -127,7 +129,11 @@ const struct command cmd_explain = {
     "The model is the problem's and the machine's alone: FLOPs, exponentials and compulsory bytes\n"
     "by the rates of matrix units, exponentials and memory, each as if nothing else took time.\n"
     "Then each implementation is verified, timed and observed: its kernels, blocks a\n"
-    "multiprocessor and waves on a GPU; SRAM on device cpu; bytes on both. With --machine the\n"
-    "model of a known GPU is shown and nothing is run.\n"
+    "multiprocessor and waves on a GPU, its tile and the time that shared memory takes by a "
+    "model;\n"
+    "SRAM on device cpu; bytes on both. With --machine the\n"
+    "model of a known GPU is shown, with the variants that implementations would choose there, "
+    "and\n"
+    "nothing is run.\n"
     "Exit: 0 explained, 1 a verdict failed, 2 bad input, 3 no device, 130 interrupted.",
     OPT_EXPLAIN | OPT_SELECT | OPT_DISPATCH | OPT_MEASURE | OPT_TIME, explain};

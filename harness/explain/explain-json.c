@@ -61,16 +61,30 @@ static json_t *run_json(const struct explained *x, const struct record *r, const
     json_array_append_new(kernels, kernel_json(&r->kernels[i], &x->device));
   bool timed = r->status == STATUS_PASS && r->timed;
   return json_pack(
-      "{s:s,s:s,s:s?,s:o,s:o,s:o,s:i,s:o,s:s?,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "impl",
+      "{s:s,s:s,s:s?,s:o,s:o,s:o,s:o,s:i,s:o,s:s?,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "impl",
       r->impl, "status", record_status_name(r->status), "reason", r->reason[0] ? r->reason : NULL,
-      "median_s", field_real(timed ? r->median_s : NAN), "ci_lo_s",
-      field_real(timed ? r->ci_lo_s : NAN), "ci_hi_s", field_real(timed ? r->ci_hi_s : NAN), "n",
-      timed ? r->n : 0, "of_bound", field_real(explain_share(b, b->by, r)), "source", c->source,
-      "read_bytes", count(c->dram_read_bytes), "write_bytes",
-      count(c->dram_write_bytes + c->residue_bytes), "l2_bytes", count(c->l2_bytes), "tensor_flops",
-      count(c->tensor_flops), "model_bytes", count(r->model_bytes), "workspace_bytes",
-      count(r->workspace_bytes), "sram_bytes", count((double)x->device.sram_bytes),
-      "sram_peak_bytes", count(c->sram_peak_bytes), "kernels", kernels);
+      "variant", explain_variant_json(&x->problem, r, b), "median_s",
+      field_real(timed ? r->median_s : NAN), "ci_lo_s", field_real(timed ? r->ci_lo_s : NAN),
+      "ci_hi_s", field_real(timed ? r->ci_hi_s : NAN), "n", timed ? r->n : 0, "of_bound",
+      field_real(explain_share(b, b->by, r)), "source", c->source, "read_bytes",
+      count(c->dram_read_bytes), "write_bytes", count(c->dram_write_bytes + c->residue_bytes),
+      "l2_bytes", count(c->l2_bytes), "tensor_flops", count(c->tensor_flops), "model_bytes",
+      count(r->model_bytes), "workspace_bytes", count(r->workspace_bytes), "sram_bytes",
+      count((double)x->device.sram_bytes), "sram_peak_bytes", count(c->sram_peak_bytes), "kernels",
+      kernels);
+}
+
+/* What each implementation would choose. */
+static json_t *choices_json(const struct explained *x, const struct machine_limits *m)
+{
+  json_t *all = json_array();
+  for (int i = 0; i < x->chosen; i++) {
+    const struct record *r = &x->run[i];
+    struct bound b = explain_bound_of(&x->problem, m, &r->variant);
+    json_array_append_new(all, json_pack("{s:s,s:o}", "impl", r->impl, "variant",
+                                         explain_variant_json(&x->problem, r, &b)));
+  }
+  return all;
 }
 
 static void print_line(const struct explained *x, const struct machine_limits *m,
@@ -78,13 +92,15 @@ static void print_line(const struct explained *x, const struct machine_limits *m
 {
   char problem[ATTN_PROBLEM_TEXT];
   struct work w = explain_work(&x->problem);
-  struct bound b = explain_bound(&x->problem, m);
+  struct bound b =
+      r ? explain_bound_of(&x->problem, m, &r->variant) : explain_bound(&x->problem, m);
   attn_problem_print(&x->problem, problem, sizeof problem);
   json_t *j =
-      json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "problem", problem, "flops", count(w.flops),
-                "exponentials", count(w.exps), "compulsory_read_bytes", count(w.read_bytes),
-                "compulsory_write_bytes", count(w.write_bytes), "machine", machine_json(m),
-                "modelled", bound_json(&b), "run", r ? run_json(x, r, &b) : json_null());
+      json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "problem", problem, "flops",
+                count(w.flops), "exponentials", count(w.exps), "compulsory_read_bytes",
+                count(w.read_bytes), "compulsory_write_bytes", count(w.write_bytes), "machine",
+                machine_json(m), "modelled", bound_json(&b), "choices",
+                r ? json_null() : choices_json(x, m), "run", r ? run_json(x, r, &b) : json_null());
   char *text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
   fprintf(out, "%s\n", text ? text : "null");
   free(text);

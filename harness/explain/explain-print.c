@@ -6,44 +6,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "harness/explain/explain.h"
-
-struct text {
-  char s[32];
-};
-
-/* 1234567 bytes are "1.235 MB". */
-static struct text amount(double x, const char *unit)
-{
-  static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E"};
-  struct text t;
-  int i = 0;
-  while (i < 6 && x >= 999.95) {
-    x /= 1000;
-    i++;
-  }
-  if (isfinite(x))
-    snprintf(t.s, sizeof t.s, "%.4g%s%s%s", x, i || *unit != ' ' ? " " : "", prefix[i], unit);
-  else
-    snprintf(t.s, sizeof t.s, "-");
-  return t;
-}
-
-static struct text number(const char *format, double x)
-{
-  struct text t;
-  show_number(t.s, sizeof t.s, format, x);
-  return t;
-}
-
-static struct text duration(double s)
-{
-  struct text t;
-  show_seconds(t.s, sizeof t.s, s);
-  return t;
-}
+#include "harness/explain/text.h"
 
 static void print_problem(FILE *out, const struct attn_problem *p)
 {
@@ -104,37 +69,6 @@ static void print_shares(FILE *out, const struct bound *b, const struct record *
   fprintf(out, "%s)\n", *separator ? "" : "none");
 }
 
-/* Which variant, by whose choice, and what its tiles ask of shared memory. */
-static void print_variant(FILE *out, const struct attn_problem *p, const struct attn_variant *v,
-                          const char *by, const struct bound *b)
-{
-  struct tiling t = explain_tiling(p, v);
-  fprintf(out, "  variant   %s, tile %d x %d", v->name, v->rows, v->keys);
-  if (v->stages)
-    fprintf(out, ", %d stages", v->stages);
-  if (v->threads)
-    fprintf(out, ", %d threads", v->threads);
-  if (v->smem_bytes)
-    fprintf(out, ", %d bytes of shared memory", v->smem_bytes);
-  fprintf(out, "; %s\n", by);
-  if (!(t.shared_bytes > 0))
-    return;
-  fprintf(out,
-          "            %s tiles, %s steps of %s and %s FLOP; shared memory %s, modelled %s%s\n",
-          amount(t.tiles, "").s, amount(t.steps, "").s, amount(v->step_smem_bytes, "B").s,
-          amount(explain_work(p).flops / t.steps, "").s, amount(t.shared_bytes, "B").s,
-          duration(b->s[LIMIT_SHARED]).s, b->by == LIMIT_SHARED ? ", the bound" : "");
-}
-
-/* Words for who chose a record's variant. */
-static const char *chooser(const struct record *r, char *text, size_t len)
-{
-  snprintf(text, len, "chosen by %s", r->variant_table);
-  return !strcmp(r->variant_by, "forced")  ? "forced by --variant"
-         : !strcmp(r->variant_by, "table") ? text
-                                           : "the implementation's own choice";
-}
-
 static void print_kernel(FILE *out, const struct kernel_info *k, const struct attn_device *d)
 {
   struct occupancy o;
@@ -171,7 +105,7 @@ static void print_bytes(FILE *out, const struct record *r)
 static void print_run(FILE *out, const struct explained *x, const struct record *r)
 {
   struct machine_limits m;
-  char spread[32], by[96];
+  char spread[32];
   explain_machine(x, r, &m);
   struct bound b = explain_bound_of(&x->problem, &m, &r->variant);
   fprintf(out, "\n%-22s %s", r->impl, record_status_name(r->status));
@@ -186,8 +120,7 @@ static void print_run(FILE *out, const struct explained *x, const struct record 
   if (isfinite(r->graph_s))
     fprintf(out, "  graph     %s among many in a CUDA graph\n", duration(r->graph_s).s);
   print_shares(out, &b, r);
-  if (r->variant_by)
-    print_variant(out, &x->problem, &r->variant, chooser(r, by, sizeof by), &b);
+  explain_print_variant(&x->problem, r, &b, out);
   if (m.clock_hz > 0)
     fprintf(out, "  clock     %.0f MHz inside of the run\n", m.clock_hz / 1e6);
   if (m.kind == ATTN_CUDA && !r->nkernels)
@@ -221,4 +154,9 @@ void explain_print(const struct explained *x, const struct machine_limits *given
     print_run(out, x, &x->run[i]);
   if (!x->n)
     fprintf(out, "\nnothing was run\n");
+  for (int i = 0; i < x->chosen; i++) {
+    b = explain_bound_of(&x->problem, &m, &x->run[i].variant);
+    fprintf(out, "\n%s\n", x->run[i].impl);
+    explain_print_variant(&x->problem, &x->run[i], &b, out);
+  }
 }

@@ -17,6 +17,7 @@ struct explained {
   struct device_ceilings ceilings;
   struct record run[GROUP_CASES];
   int n;
+  int chosen; /* of run[] where nothing was run: what each implementation would choose */
 };
 
 /* The device of the runs: ceilings as measured beside them, the clock as it was inside r's. */
@@ -26,6 +27,17 @@ void explain_machine_of_all(const struct explained *x, struct machine_limits *m)
 
 /* Modelled seconds of limit l over the run's; NaN: one of them is not known. */
 double explain_share(const struct bound *b, int l, const struct record *r);
+
+/* explain-variant.c: what implementations that have variants would choose for the problem on a
+ * known machine, by its table or another (see struct run_options). -1 and a line in err. */
+int explain_choose(struct explained *x, const struct machine_limits *m, const struct run_options *o,
+                   char *err, size_t errlen);
+/* A record's variant, tile and shared memory; nothing where it has none. */
+void explain_print_variant(const struct attn_problem *p, const struct record *r,
+                           const struct bound *b, FILE *out);
+/* The same; null where it has none. */
+json_t *explain_variant_json(const struct attn_problem *p, const struct record *r,
+                             const struct bound *b);
 
 /* explain-print.c: as text. m: a machine that nothing was run on, or NULL. */
 void explain_print(const struct explained *x, const struct machine_limits *m, FILE *out);

@@ -140,6 +140,14 @@ static int up(int n, int to)
   return (n + to - 1) / to * to;
 }
 
+size_t explain_sram(int sm)
+{
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (table[i].sm == sm)
+      return (size_t)(table[i].shared_bytes - KEPT);
+  return 0;
+}
+
 int explain_occupancy(int sm, int multiprocessors, double grid_blocks, int threads, int registers,
                       int shared_bytes, struct occupancy *o)
 {

@@ -68,6 +68,8 @@ struct occupancy {
 };
 
 const char *explain_occupancy_limit_name(enum occupancy_limit by);
+/* Bytes of shared memory that a block may use; 0: not known. */
+size_t explain_sram(int sm);
 /* -1: the resources of the compute capability are not known, or the launch is not. */
 int explain_occupancy(int sm, int multiprocessors, double grid_blocks, int threads, int registers,
                       int shared_bytes, struct occupancy *o);

@@ -52,36 +52,23 @@ static size_t operands_bytes(const struct tensors *t)
   return sum;
 }
 
-static const char *forced(const struct attn_device *dev, const char *impl,
-                          const struct attn_problem *p)
-{
-  const struct group_case *c = dev->wanted_from;
-  return strcmp(impl, c->impl->name) ? NULL : c->variant;
-}
-
 void group_want(struct group_work *w, const struct group_case *c)
 {
   w->dev->info = w->info;
-  if (!c || !c->variant[0])
-    return;
-  w->dev->info.wanted = forced;
-  w->dev->info.wanted_from = c;
+  if (c && c->variant[0])
+    advice_force(c->variant, &w->dev->info);
 }
 
 /* Which variant the case gets; NULL, or why it cannot be the one that it must. */
 static const char *choose_variant(struct group_work *w, struct group_case *c)
 {
-  const struct attn_impl *impl = c->impl;
   struct record *r = &c->record;
-  bool has = impl->variant && !impl->variant(&w->g->problem, &w->dev->info, 0, &r->variant);
-  const char *want = has ? attn_wanted(&w->dev->info, impl->name, &w->g->problem) : NULL;
-  bool got = want && !strcmp(want, r->variant.name);
-  if (c->variant[0] && !got)
+  const char *by = advice_variant(c->impl, &w->g->problem, &w->dev->info, &r->variant);
+  if (c->variant[0] && (!by || strcmp(by, "forced")))
     return "it has no such variant for this problem; attnbench list --variants";
-  if (got && !c->variant[0])
+  r->variant_by = by;
+  if (by && !strcmp(by, "table"))
     advice_name(&w->info, r->variant_table, sizeof r->variant_table);
-  if (has)
-    r->variant_by = !got ? "default" : c->variant[0] ? "forced" : "table";
   return NULL;
 }
 

@@ -74,6 +74,29 @@ void advice_apply(const struct advice *a, struct attn_device *dev)
   }
 }
 
+static const char *forced(const struct attn_device *dev, const char *impl,
+                          const struct attn_problem *p)
+{
+  (void)impl;
+  (void)p;
+  return dev->wanted_from;
+}
+
+void advice_force(const char *variant, struct attn_device *dev)
+{
+  dev->wanted = forced;
+  dev->wanted_from = variant;
+}
+
+const char *advice_variant(const struct attn_impl *impl, const struct attn_problem *p,
+                           const struct attn_device *dev, struct attn_variant *v)
+{
+  if (!impl->variant || impl->variant(p, dev, 0, v))
+    return NULL;
+  const char *want = attn_wanted(dev, impl->name, p);
+  return !want || strcmp(want, v->name) ? "default" : dev->wanted == forced ? "forced" : "table";
+}
+
 const struct choices *advice_of(const struct attn_device *dev)
 {
   return dev->wanted == wanted ? dev->wanted_from : NULL;

@@ -24,6 +24,12 @@ void advice_free(struct advice *a);
 /* The device wants what the table of its name says; without one each implementation chooses
  * itself. A table of a file that was named is for any device. */
 void advice_apply(const struct advice *a, struct attn_device *dev);
+/* The device wants this variant of everything. */
+void advice_force(const char *variant, struct attn_device *dev);
+/* Which variant a problem gets from an implementation that takes it, and by whose choice: "default"
+ * (its own), "table" or "forced"; NULL: it has no variants. */
+const char *advice_variant(const struct attn_impl *impl, const struct attn_problem *p,
+                           const struct attn_device *dev, struct attn_variant *v);
 /* The table that a device goes by; NULL: none. */
 const struct choices *advice_of(const struct attn_device *dev);
 /* Its file, without the folder; "": none. */

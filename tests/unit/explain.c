@@ -91,6 +91,42 @@ static void unknown(void)
   ok(isnan(explain_exp_per_clock(0)) && explain_exp_per_clock(90) == 16, "16 a clock from 8.0 on");
 }
 
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+static void tiles(void)
+{
+  struct machine_limits m = round_machine();
+  struct attn_variant v = {
+      .name = "x", .rows = 128, .keys = 64, .step_smem_bytes = 1000, .tile_smem_bytes = 100};
+  struct attn_problem p = problem("b=2 hq=16 hkv=4 s=1k d=128");
+  struct tiling t = explain_tiling(&p, &v);
+  ok(t.tiles == 2 * 16 * 8 && t.steps == t.tiles * 16, "without a mask: all pairs of tiles");
+  ok(t.shared_bytes == t.steps * 1000 + t.tiles * 100, "bytes of steps and of tiles that stay");
+  struct bound b = explain_bound_of(&p, &m, &v);
+  ok(near(b.s[LIMIT_SHARED], t.shared_bytes / (128 * 1e9 * 100)) && b.by == LIMIT_MATMUL,
+     "128 bytes a clock and multiprocessor");
+  ok(isnan(explain_bound(&p, &m).s[LIMIT_SHARED]), "which the problem alone does not say");
+  v.step_smem_bytes = 1e7;
+  ok(explain_bound_of(&p, &m, &v).by == LIMIT_SHARED, "enough of them are the bound");
+  p = problem("b=2 hq=16 hkv=4 s=1k d=128 mask=causal");
+  t = explain_tiling(&p, &v);
+  ok(t.steps == 2 * 16 * (2 + 4 + 6 + 8 + 10 + 12 + 14 + 16), "causal: tiles that see a key");
+  p = problem("b=1 hq=1 sq=130 sk=200 d=128 mask=window:70:0");
+  t = explain_tiling(&p, &v); /* rows 0..127 see 0..197, 128..129 see 128..199 */
+  ok(t.tiles == 2 && t.steps == 4 + 2, "a window: from its first key on");
+  p = problem("op=bwd b=2 hq=16 hkv=4 s=1k d=128 mask=causal");
+  t = explain_tiling(&p, &v);
+  ok(t.tiles == 2 * 4 * 16 && t.steps == 2 * 16 * 72, "backward: keys stay, of each K/V head");
+  p = problem("hq=2 d=128 seqs=3x128/64+1x1/65");
+  ok(explain_tiling(&p, &v).steps == 2 * (3 + 2), "ragged: run by run");
+  v.packed = true;
+  ok(isnan(explain_tiling(&p, &v).shared_bytes), "packed heads: not known");
+  v = (struct attn_variant){.rows = 128, .keys = 64};
+  ok(isnan(explain_tiling(&p, &v).shared_bytes), "bytes that are not known are not 0");
+  ok(explain_sram(90) == 232448 && explain_sram(80) == 166912 && explain_sram(1) == 0,
+     "shared memory of a block");
+}
+
 static void occupancy(void)
 {
   static const struct {
@@ -257,6 +293,7 @@ int main(void)
   char err[512];
   by_hand();
   unknown();
+  tiles();
   occupancy();
   printed();
   recorded();

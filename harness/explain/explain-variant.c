@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * explain-variant.c - the compiled variant that a problem gets: its tile, who chose it, and what
+ * its tiles ask of shared memory.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/explain/explain.h"
+#include "harness/explain/text.h"
+#include "harness/record/fields.h"
+#include "harness/tune/advice.h"
+
+/* ---- without a run --------------------------------------------------------------------------- */
+
+static struct attn_device device_of(const struct machine_limits *m)
+{
+  struct attn_device dev = {.kind = m->kind,
+                            .sm = m->sm,
+                            .multiprocessors = m->multiprocessors,
+                            .memory_bytes = SIZE_MAX,
+                            .sram_bytes = explain_sram(m->sm)};
+  memcpy(dev.name, m->name, sizeof dev.name);
+  return dev;
+}
+
+static void choose(struct explained *x, const struct attn_impl *impl, const struct attn_device *dev)
+{
+  struct record *r = &x->run[x->chosen];
+  record_init(r);
+  if (attn_unsupported(impl, &x->problem, dev))
+    return;
+  r->status = STATUS_SKIP;
+  r->variant_by = advice_variant(impl, &x->problem, dev, &r->variant);
+  advice_name(dev, r->variant_table, sizeof r->variant_table);
+  snprintf(r->impl, sizeof r->impl, "%s", impl->name);
+  x->chosen += r->variant_by != NULL;
+}
+
+int explain_choose(struct explained *x, const struct machine_limits *m, const struct run_options *o,
+                   char *err, size_t errlen)
+{
+  const struct attn_impl *impl[GROUP_CASES];
+  static struct advice advice;
+  struct attn_device dev = device_of(m);
+  int n = catalog_select(CATALOG_ANY_DEVICE, o->impls, impl, GROUP_CASES, err, errlen);
+  x->chosen = 0;
+  if (n < 0 || advice_read(&advice, o->choices, err, errlen))
+    return -1;
+  if (o->variant)
+    advice_force(o->variant, &dev);
+  else
+    advice_apply(&advice, &dev);
+  for (int i = 0; i < n; i++)
+    if (impl[i]->device == m->kind)
+      choose(x, impl[i], &dev);
+  advice_free(&advice);
+  return 0;
+}
+
+/* ---- as text --------------------------------------------------------------------------------- */
+
+static void print_choice(const struct record *r, FILE *out)
+{
+  if (!strcmp(r->variant_by, "table"))
+    fprintf(out, "chosen by %s\n", r->variant_table);
+  else if (!strcmp(r->variant_by, "forced"))
+    fprintf(out, "forced by --variant\n");
+  else
+    fprintf(out, "the implementation's own choice\n");
+}
+
+void explain_print_variant(const struct attn_problem *p, const struct record *r,
+                           const struct bound *b, FILE *out)
+{
+  const struct attn_variant *v = &r->variant;
+  if (!r->variant_by)
+    return;
+  struct tiling t = explain_tiling(p, v);
+  fprintf(out, "  variant   %s, tile %d x %d", v->name, v->rows, v->keys);
+  if (v->stages)
+    fprintf(out, ", %d stage%s", v->stages, v->stages == 1 ? "" : "s");
+  if (v->threads)
+    fprintf(out, ", %d threads", v->threads);
+  if (v->smem_bytes)
+    fprintf(out, ", %d bytes of shared memory", v->smem_bytes);
+  fprintf(out, "; ");
+  print_choice(r, out);
+  if (!(t.shared_bytes > 0))
+    return;
+  fprintf(out, "  shared    %s in %s steps of %s, %s tiles: modelled %s%s\n",
+          amount(t.shared_bytes, "B").s, amount(t.steps, "").s, amount(v->step_smem_bytes, "B").s,
+          amount(t.tiles, "").s, duration(b->s[LIMIT_SHARED]).s,
+          b->by == LIMIT_SHARED ? ", the bound" : "");
+}
+
+/* ---- as JSON --------------------------------------------------------------------------------- */
+
+static json_t *known(double x)
+{
+  return x > 0 ? json_real(x) : json_null();
+}
+
+json_t *explain_variant_json(const struct attn_problem *p, const struct record *r,
+                             const struct bound *b)
+{
+  const struct attn_variant *v = &r->variant;
+  if (!r->variant_by)
+    return json_null();
+  struct tiling t = explain_tiling(p, v);
+  return json_pack("{s:s,s:s,s:s?,s:i,s:i,s:i,s:i,s:i,s:o,s:o,s:o,s:o,s:o}", "name", v->name, "by",
+                   r->variant_by, "table", r->variant_table[0] ? r->variant_table : NULL, "rows",
+                   v->rows, "keys", v->keys, "stages", v->stages, "threads", v->threads,
+                   "block_shared_bytes", v->smem_bytes, "tiles", known(t.tiles), "steps",
+                   known(t.steps), "step_shared_bytes", known(v->step_smem_bytes), "shared_bytes",
+                   known(t.shared_bytes), "shared_memory_s", field_real(b->s[LIMIT_SHARED]));
+}
