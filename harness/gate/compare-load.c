@@ -60,8 +60,9 @@ static void read_values(struct cell *c, const json_t *record)
   double residue = field_number(traffic, "residue_bytes");
   c->status = status_of(record);
   snprintf(c->reason, sizeof c->reason, "%s", field_text(record, "reason"));
-  snprintf(c->build, sizeof c->build, "%.64s %.60s", field_text(record, "impl_hash"),
-           field_text(json_object_get(record, "build"), "commit"));
+  snprintf(c->build, sizeof c->build, "%.64s %.60s %.40s", field_text(record, "impl_hash"),
+           field_text(json_object_get(record, "build"), "commit"),
+           field_text(json_object_get(record, "variant"), "name"));
   snprintf(c->source, sizeof c->source, "%s", field_text(traffic, "source"));
   c->value[QUANTITY_BYTES] = field_number(traffic, "dram_read_bytes") +
                              field_number(traffic, "dram_write_bytes") +

@@ -36,7 +36,8 @@ struct cell {
   char *impl, *problem;
   const char *cache, *mode; /* "" when not timed */
   enum record_status status;
-  char reason[256], build[128], source[16]; /* build: what was compiled; source: of the bytes */
+  char reason[256], build[176],
+      source[16]; /* build: what was compiled, and chosen; source: of the bytes */
   struct conditions on;
   double *samples; /* seconds, of all processes of all records that share build and conditions */
   size_t *start, processes;

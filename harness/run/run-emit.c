@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include "harness/base/clock.h"
+#include "harness/record/fields.h"
 #include "harness/run/run-parts.h"
 
-static void key_of(char *key, size_t len, const char *impl, const char *problem)
+/* variant: that was forced, or "" */
+static void key_of(char *key, size_t len, const char *impl, const char *variant,
+                   const char *problem)
 {
-  snprintf(key, len, "%s %s", impl, problem);
+  snprintf(key, len, "%s %s %s", impl, variant, problem);
 }
 
 static int remember(json_t *record, int line, void *ctx)
@@ -23,11 +26,14 @@ static int remember(json_t *record, int line, void *ctx)
   struct run *run = ctx;
   size_t size = ((size_t)run->nrecorded + 1) * sizeof *run->recorded;
   void *grown = realloc(run->recorded, size);
+  const json_t *variant = json_object_get(record, "variant");
+  bool forced = !strcmp(field_text(variant, "by"), "forced");
   if (!grown)
     return -1;
   run->recorded = grown;
   key_of(run->recorded[run->nrecorded++], sizeof *run->recorded,
          json_string_value(json_object_get(record, "impl")),
+         forced ? field_text(variant, "name") : "",
          json_string_value(json_object_get(record, "problem")));
   return 0;
 }
@@ -36,7 +42,7 @@ bool run_is_recorded(const struct run *run, const struct attn_problem *p, const 
 {
   char problem[ATTN_PROBLEM_TEXT], key[sizeof *run->recorded];
   attn_problem_print(p, problem, sizeof problem);
-  key_of(key, sizeof key, impl, problem);
+  key_of(key, sizeof key, impl, run->o->variant ? run->o->variant : "", problem);
   for (int i = 0; i < run->nrecorded; i++)
     if (!strcmp(run->recorded[i], key))
       return true;

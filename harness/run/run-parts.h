@@ -32,7 +32,7 @@ struct run {
   const struct attn_impl *impls[GROUP_CASES];
   int nimpls;
   char run_id[40];
-  char (*recorded)[ATTN_PROBLEM_TEXT + 64]; /* "impl problem", for --resume */
+  char (*recorded)[ATTN_PROBLEM_TEXT + 128]; /* "impl variant problem", for --resume */
   int nrecorded;
   struct device_ceilings ceilings;
   struct advice advice;

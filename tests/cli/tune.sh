@@ -52,6 +52,9 @@ record --choices none 'hq=1 s=32 d=8 dtype=bf16'
 is "$? $(chosen)" "0 steady default" "--choices none: its own"
 record --variant short --choices "$dir/t.tune" 'hq=1 s=256 d=8 dtype=bf16'
 is "$? $(chosen)" "0 short forced" "--variant goes before the table"
+bench run $work --impl tune/work --quick --samples 3 --rest 0 --variant steady --resume \
+  --out "$dir/records" 'hq=1 s=256 d=8 dtype=bf16'
+is "$? $(chosen) $(wc -l < "$dir/records")" "0 steady forced 2" "--resume: another variant is not recorded yet"
 record --variant wrong 'hq=1 s=32 d=8 dtype=fp32'
 is "$? $(chosen)" "1 wrong forced" "it really runs what it is told"
 record --variant wrong 'hq=1 s=32 d=8 dtype=bf16'

@@ -22,7 +22,7 @@ struct made {
   double bytes, workspace, error; /* factors of its values */
   const char *status, *reason;    /* of it; NULL: pass */
   bool untimed;                   /* it has no time */
-  const char *gpu, *uuid, *hash, *kind, *source;
+  const char *gpu, *uuid, *hash, *kind, *source, *variant;
   double clock, power_limit;
   int seed;
   uint64_t noise;
@@ -67,6 +67,8 @@ static json_t *record(const struct made *m, int cell)
                         "problem", problem, "impl_hash", m->hash, "status",
                         pass ? "pass" : m->status, "reason", pass ? NULL : m->reason);
   json_object_set_new(j, "time", pass && !m->untimed ? times(m, cell, changed) : json_null());
+  json_object_set_new(j, "variant",
+                      m->variant ? json_pack("{s:s}", "name", m->variant) : json_null());
   json_object_set_new(j, "inputs",
                       json_pack("{s:s,s:i}", "distribution", "normal", "seed", m->seed));
   json_object_set_new(j, "device",
@@ -354,6 +356,13 @@ static void pools(void)
   append(&changed, path);
   ok(!cells_read(&c, path, NULL, err, sizeof err) && c.item[0].processes == 1,
      "a record of another build stands alone");
+  cells_free(&c);
+  changed.variant = "a";
+  append(&changed, path);
+  changed.variant = "b";
+  append(&changed, path);
+  ok(!cells_read(&c, path, NULL, err, sizeof err) && c.item[0].processes == 1,
+     "nor are those of another compiled variant");
   cells_free(&c);
   one = plain;
   one.cells = 1;
