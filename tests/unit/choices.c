@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "harness/explain/machine-file.h"
 #include "harness/tune/advice.h"
 #include "harness/tune/tune.h"
 #include "tests/tap.h"
@@ -176,6 +177,34 @@ static void devices(void)
   advice_free(&a);
 }
 
+/* ---- those of this tree ---------------------------------------------------------------------- */
+
+static int tables, unread, nameless;
+
+static void lint(const char *name, void *ctx)
+{
+  char file[4300];
+  struct machine_limits m;
+  struct choices c;
+  snprintf(file, sizeof file, "%s/machines/%s.tune", catalog_profiles(), name);
+  tables++;
+  if (choices_read(file, &c, err, sizeof err)) {
+    diag("%s", err);
+    unread++;
+    return;
+  }
+  nameless += machine_read(name, &m, err, sizeof err) || strcmp(m.name, c.device);
+  choices_free(&c);
+}
+
+static void committed(void)
+{
+  catalog_files("machines", ".tune", lint, NULL);
+  ok(!unread, "all of %d tables of profiles/machines are well formed, and name what there is",
+     tables);
+  ok(!nameless, "each is of the device of the .machine file of its name");
+}
+
 /* ---- which is best --------------------------------------------------------------------------- */
 
 static struct trial trial(double median, double half)
@@ -320,6 +349,7 @@ int main(void)
   round_trip();
   malformed();
   devices();
+  committed();
   best();
   dispatches();
   unlink(path);
