@@ -67,6 +67,7 @@ static int sweep(struct options *o, struct tune_result *t)
     return complain(EXIT_USAGE, err);
   if (o->gate.out && store_writable(o->gate.out, err, sizeof err - 40))
     return complain(EXIT_ENVIRONMENT, strcat(err, "; choose another --out"));
+  o->run.group.recheck = !o->quick;
   int status = tune_sweep(&o->problems, &o->run, show, t, err, sizeof err);
   if (status && !t->summary.interrupted)
     return complain(status == ATTN_EINVAL ? EXIT_USAGE : EXIT_ENVIRONMENT,
@@ -86,7 +87,8 @@ static int tune(struct options *o)
 const struct command cmd_tune = {
     "tune", "[options] [PROBLEM ...]",
     "Measures every compiled variant of every implementation, and writes which is the fastest.\n"
-    "Variants of one problem are interleaved, and verified before and after; one that an\n"
+    "Variants of one problem are interleaved, and verified before and (but for --quick) after; one "
+    "an\n"
     "implementation would not choose itself has to be faster by 0.5 % and by more than the\n"
     "intervals. The table (profiles/machines/NAME.tune) is plain text, and every other command\n"
     "goes by the one of its GPU. Without a problem or --suite: suite tune, with --quick "

@@ -156,7 +156,7 @@ int tune_sweep(const struct problem_list *list, const struct run_options *given,
   int status = look(&o, t, err, errlen);
   if (status)
     return status;
-  o.group.time = o.group.recheck = o.quiet = true;
+  o.group.time = o.quiet = true;
   o.group.count = o.group.laws = false;
   o.choices = "none";
   o.variant = NULL;
