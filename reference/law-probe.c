@@ -193,7 +193,7 @@ static bool named_row(const struct law_bench *b, const struct law_set *s,
     return true;
   if (lse)
     return law_near(res, "lse", at, 0, law_get(s, LAW_LSE, at, 0), score,
-                    (8 * REF_U + s->r.units.score) * score);
+                    (8 * REF_U + b->score_unit) * score);
   for (int64_t c = 0; c < s->p.dv; c++)
     if (!law_near(res, "o", at, c, law_get(s, LAW_O, at, c), law_get(s, LAW_V, &key, c), 0))
       return false;
@@ -287,7 +287,7 @@ static void tied_row(const struct law_bench *b, const struct law_set *s, const s
   if (!exact_share(b, n))
     return;
   law_near(res, "lse", at, 0, law_get(s, LAW_LSE, at, 0), score + log((double)n),
-           16 * REF_U * (score + 1) + s->r.units.score * score);
+           16 * REF_U * (score + 1) + b->score_unit * score);
   for (int64_t c = 0; c < s->p.dv && res->state != LAW_FAIL; c++)
     law_near(res, "o", at, c, law_get(s, LAW_O, at, c), sum / (double)n + 12 * (double)(c % 3),
              slack(b, 8, 72));

@@ -98,6 +98,17 @@ const char *law_too_long(const struct attn_problem *p, const struct law_subject 
   return too_long(p, subject, law_of(i)->runs);
 }
 
+static int score_unit(const struct attn_problem *p, const struct attn_numerics *num, double *unit)
+{
+  struct ref_problem r;
+  int status = law_open(p, num, &r);
+  if (status)
+    return status;
+  *unit = r.units.score;
+  ref_close(&r);
+  return ATTN_OK;
+}
+
 /* The base runs twice: what does not repeat its bits is not asked for bits. */
 static int bench_open(struct law_bench *b, const struct attn_problem *p,
                       const struct law_subject *subject)
@@ -106,7 +117,9 @@ static int bench_open(struct law_bench *b, const struct attn_problem *p,
   memset(b, 0, sizeof *b);
   b->subject = subject;
   b->stride = stride_of(p, subject);
-  int status = law_set_make(&b->base, p, false);
+  int status = score_unit(p, subject->numerics, &b->score_unit);
+  if (!status)
+    status = law_set_make(&b->base, p, false);
   if (status)
     return status;
   subject->fill(subject->ctx, &b->base);
@@ -189,13 +202,12 @@ static void first_sequence(const void *ctx, enum law_operand op, struct law_plac
 {
 }
 
-/* Does a sequence alone give the bits that it gives in its batch? */
-static int batch_invariance(const struct law_bench *b, int *answer)
+int law_batch_invariance(const struct law_bench *b, int *answer)
 {
   struct law_set y;
   struct attn_problem p = b->base.p;
   bool same = true;
-  if (p.b < 2 || p.nruns || p.op == ATTN_BWD)
+  if (p.b < 2 || p.nruns || p.op == ATTN_BWD || p.op == ATTN_ROPE)
     return ATTN_OK;
   p.b = 1;
   int status = law_set_like(&y, &p, &b->base, first_sequence, NULL, false);
@@ -262,7 +274,7 @@ int law_observe(const struct attn_problem *p, const struct law_subject *subject,
   int status = bench_open(&b, p, subject);
   if (status)
     return law_refused(status);
-  status = batch_invariance(&b, &out->batch_invariant);
+  status = law_batch_invariance(&b, &out->batch_invariant);
   if (!status)
     status = nan_robustness(&b, &out->nan_robust);
   if (!status)

@@ -63,7 +63,7 @@ struct law_subject {
   /* Beyond so many scores only laws are tried whose work (multiply-adds, about) is below this, on a
    * problem of few scores a token, forward; and of rows that take a look at every key, some. */
   double scores_max, work_max;
-  /* Gradients are added up in an order that may differ from run to run: no bits are asked of them,
+  /* Outputs are added up in an order that may differ from run to run: no bits are asked of them,
    * also where two runs agree. */
   bool unordered;
 };
@@ -104,6 +104,7 @@ struct law_bench {
   struct law_set base;
   bool repeats[LAW_OPERANDS]; /* two runs gave the same bits */
   int64_t stride;             /* of the rows that a look at all keys is taken for */
+  double score_unit;          /* relative rounding of scores where they are stored; 0: fp32 */
 };
 
 struct law {
@@ -130,6 +131,9 @@ int law_set_like(struct law_set *s, const struct attn_problem *p, const struct l
                  law_map *map, const void *ctx, bool gaps);
 /* o and lse as an exact forward leaves them, for a backward problem. */
 int law_set_forward(struct law_set *s);
+/* law.c: does a sequence alone give the bits that it gives in its batch? Left as it is where that
+ * is not known. */
+int law_batch_invariance(const struct law_bench *b, int *answer);
 /* Poisons the outputs (with op=rope all but the old tokens of the cache, which are 1) and runs. */
 int law_run(const struct law_bench *b, struct law_set *s);
 /* Fills what lies between the rows of every operand; checks that it is still there in outputs. */

@@ -212,6 +212,12 @@ static void blame(struct live *l, const struct law_result *result)
     }
 }
 
+/* Gradients; and what peers split, who promise nothing. */
+static bool adds_in_any_order(const struct attn_impl *impl, const struct attn_problem *p)
+{
+  return p->op == ATTN_BWD || (p->op == ATTN_DECODE && !strncmp(impl->name, "peer/", 5));
+}
+
 int group_laws(struct group_work *w, struct live *l)
 {
   const struct attn_problem *p = &w->g->problem;
@@ -225,7 +231,7 @@ int group_laws(struct group_work *w, struct live *l)
                                 w->o->seed,
                                 scores,
                                 WORK,
-                                cuda && p->op == ATTN_BWD && !p->deterministic};
+                                cuda && !p->deterministic && adds_in_any_order(l->c->impl, p)};
   struct law_result result[LAWS_MAX];
   int status = law_check(p, &subject, result);
   for (int i = 0; i < LAWS_MAX; i++)

@@ -70,6 +70,8 @@ int run_lanes(const struct run *run, const struct problem_list *list)
   int work = batches(list, on_gpu(run) ? GPU_BATCH : BATCH);
   if (o->group.time || o->group.count || o->processes != 1)
     return 1;
+  if (on_gpu(run) && o->group.zoo) /* a fault that never ends keeps the GPU from the others */
+    return 1;
   for (int i = 0; i < list->n; i++)
     if (room_of(&list->item[i]) > ROOM)
       return 1;
