@@ -42,7 +42,9 @@ libattnbench_a_SOURCES = \
   impl/rope.h
 if HAVE_CUDA
 libattnbench_a_SOURCES += \
+  impl/cuda/decode/cascade.c \
   impl/cuda/decode/decode.c \
+  impl/cuda/decode/decode-variants.c \
   impl/cuda/decode/decode.h \
   impl/cuda/decode/decode-d64.cu \
   impl/cuda/decode/decode-d128.cu \

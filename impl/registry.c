@@ -15,7 +15,8 @@
 
 #ifdef HAVE_CUDA
 extern const struct attn_impl attn_cuda_naive, attn_cuda_flash_sm80,
-    attn_cuda_flash_sm80_materialised, attn_cuda_flash_sm90, attn_cuda_decode, attn_cuda_rope;
+    attn_cuda_flash_sm80_materialised, attn_cuda_flash_sm90, attn_cuda_decode, attn_cuda_cascade,
+    attn_cuda_rope;
 #endif
 
 static const struct attn_impl *const builtins[] = {
@@ -32,6 +33,7 @@ static const struct attn_impl *const builtins[] = {
     &attn_cuda_flash_sm80_materialised,
     &attn_cuda_flash_sm90,
     &attn_cuda_decode,
+    &attn_cuda_cascade,
     &attn_cuda_rope,
 #endif
 #ifdef HAVE_CUDNN

@@ -74,7 +74,7 @@ __device__ __forceinline__ decode_seq decode_sequence(const decode_args &a, int 
   if (a.seqlens_k)
     n.sk = a.seqlens_k[s];
   int diagonal = a.bottom_right ? n.sk - n.sq : 0;
-  int lo = max(0, diagonal - a.left), hi = min(n.sk, n.sq + diagonal + a.right);
+  int lo = max(a.skip, diagonal - a.left), hi = min(n.sk, n.sq + diagonal + a.right);
   n.first = lo / C::TILE;
   n.tiles = hi > lo ? (hi + C::TILE - 1) / C::TILE - n.first : 1;
   n.q_tiles = (n.sq * a.group + C::ROWS - 1) / C::ROWS;

@@ -15,6 +15,32 @@ __device__ __forceinline__ int part_at(int slice, int member)
   return 2 * (slice * gridDim.x + member);
 }
 
+/* A sum of weighted rows, four elements of it, under the largest weight so far (log2). */
+struct decode_sum {
+  float top, sum;
+  float4 x;
+
+  __device__ __forceinline__ void add(float lse, float n, float4 y)
+  {
+    float up = fmaxf(top, lse), old = top > -CUDART_INF_F ? exp2_approx(top - up) : 0;
+    float w = lse > -CUDART_INF_F ? exp2_approx(lse - up) : 0;
+    top = up;
+    sum = sum * old + n * w;
+    x.x = x.x * old + y.x * w;
+    x.y = x.y * old + y.y * w;
+    x.z = x.z * old + y.z * w;
+    x.w = x.w * old + y.w * w;
+  }
+
+  /* Divides by the sum; LSE in log2. */
+  __device__ __forceinline__ float end()
+  {
+    float inv = sum > 0 ? 1 / sum : 0;
+    x = {x.x * inv, x.y * inv, x.z * inv, x.w * inv};
+    return sum > 0 ? top + log2f(sum) : -CUDART_INF_F;
+  }
+};
+
 /* Where a head's results go: to O and LSE, or to the workspace. */
 template <class C>
 struct decode_output {
@@ -45,6 +71,27 @@ struct decode_output {
     return a.partial + ((int64_t)part_at(gridDim.y, 0) * a.dv + part) * C::ROWS + row;
   }
 
+  /* Adds what the pass over the prefix left; or leaves that, and returns false. */
+  __device__ __forceinline__ bool join_prefix(const decode_args &a, const decode_row &r, int c,
+                                              float4 &x, float &lse2) const
+  {
+    int64_t token = (a.cu_seqlens_q ? q_row : (int64_t)seq * sq) + r.query;
+    int64_t row = token * a.hq + r.head;
+    float4 *o = (float4 *)(a.prefix + row * a.dv + c);
+    float *lse = a.prefix + a.total_q * a.hq * a.dv + row;
+    if (a.stash) {
+      *o = x;
+      if (c == 0)
+        *lse = lse2;
+      return false;
+    }
+    decode_sum s = {*lse, 1, *o};
+    s.add(lse2, 1, x);
+    lse2 = s.end();
+    x = s.x;
+    return true;
+  }
+
   /* Four elements of a row of the tile, from column c, and with c == 0 its LSE in log2. */
   __device__ __forceinline__ void write(const decode_args &a, int row, int c, float4 x,
                                         float lse2) const
@@ -56,7 +103,9 @@ struct decode_output {
       return;
     }
     decode_row r(a, kv_head, row0 + row);
-    int64_t at = query_offset(a.o, seq, q_row + r.query, r.head);
+    if (a.prefix && !join_prefix(a, r, c, x, lse2))
+      return;
+    int64_t at = query_offset(a, a.o, seq, q_row + r.query, r.head);
     uint2 y = {pack<typename C::elem>(x.x, x.y), pack<typename C::elem>(x.z, x.w)};
     *(uint2 *)((char *)a.o.data + 2 * (at + c)) = y;
     if (c == 0) {
@@ -209,24 +258,6 @@ struct decode_parts {
   }
 };
 
-/* A sum of weighted rows, four elements of it, under the largest weight so far (log2). */
-struct decode_sum {
-  float top, sum;
-  float4 x;
-
-  __device__ __forceinline__ void add(float lse, float n, float4 y)
-  {
-    float up = fmaxf(top, lse), old = top > -CUDART_INF_F ? exp2_approx(top - up) : 0;
-    float w = lse > -CUDART_INF_F ? exp2_approx(lse - up) : 0;
-    top = up;
-    sum = sum * old + n * w;
-    x.x = x.x * old + y.x * w;
-    x.y = x.y * old + y.y * w;
-    x.z = x.z * old + y.z * w;
-    x.w = x.w * old + y.w * w;
-  }
-};
-
 /* Four elements from column c of a row, merged by `lanes` neighbouring lanes. */
 template <class C>
 __device__ __forceinline__ void decode_merge_quad(const decode_args &a, const decode_output<C> &out,
@@ -246,10 +277,9 @@ __device__ __forceinline__ void decode_merge_quad(const decode_args &a, const de
     float lse = __shfl_xor_sync(~0u, s.top, d), sum = __shfl_xor_sync(~0u, s.sum, d);
     s.add(lse, sum, y);
   }
-  float inv = s.sum > 0 ? 1 / s.sum : 0;
-  float4 y = {s.x.x * inv, s.x.y * inv, s.x.z * inv, s.x.w * inv};
+  float lse2 = s.end();
   if (active && threadIdx.x % lanes == 0)
-    out.write(a, row, c, y, s.sum > 0 ? s.top + log2f(s.sum) : -CUDART_INF_F);
+    out.write(a, row, c, s.x, lse2);
 }
 
 /* This block's share of the merge: all blocks of the head but the last take one. */

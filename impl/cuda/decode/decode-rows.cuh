@@ -47,10 +47,29 @@ struct decode_row {
   }
 };
 
-__device__ __forceinline__ int64_t query_offset(const attn_tensor &t, int seq, int64_t row,
-                                                int head)
+__device__ __forceinline__ int64_t query_offset(const decode_args &a, const attn_tensor &t, int seq,
+                                                int64_t row, int head)
 {
+  if (a.fold)
+    return row / a.fold * t.sb + row % a.fold * t.ss + head * t.sh;
   return seq * t.sb + row * t.ss + head * t.sh;
+}
+
+/* A query of a folded pass becomes its sequence's: n has that one's queries and all of its keys. */
+__device__ __forceinline__ void decode_unfold(const decode_args &a, decode_seq &n, int &query)
+{
+  int s = query / a.fold, end = a.folded;
+  if (a.fold_q)
+    while (end - s > 1) {
+      int middle = (s + end) / 2;
+      bool behind = a.fold_q[middle] <= query;
+      s = behind ? middle : s;
+      end = behind ? end : middle;
+    }
+  int from = a.fold_q ? a.fold_q[s] : s * a.fold;
+  n.sq = a.fold_q ? a.fold_q[s + 1] - from : a.fold;
+  n.sk = a.fold_k[s];
+  query -= from;
 }
 
 /* ALiBi slope of a query head. */
@@ -70,7 +89,7 @@ __device__ __forceinline__ const char *q_row(const decode_args &a, const decode_
                                              int kv_head, int row)
 {
   decode_row r(a, kv_head, row);
-  return (const char *)a.q.data + 2 * query_offset(a.q, seq, n.q_row + r.query, r.head);
+  return (const char *)a.q.data + 2 * query_offset(a, a.q, seq, n.q_row + r.query, r.head);
 }
 
 /* Q of the row, this lane's columns; zeros where there is no row. */
@@ -107,6 +126,18 @@ __device__ __forceinline__ void decode_share_q(decode_rows<C> &st, const decode_
   __syncthreads();
 }
 
+__device__ __forceinline__ decode_view decode_view_of(const decode_args &a, const decode_seq &n,
+                                                      const decode_row &r)
+{
+  decode_seq own = n;
+  int query = r.query;
+  if (a.fold)
+    decode_unfold(a, own, query);
+  int i = query + (a.bottom_right ? own.sk - own.sq : 0);
+  return {query + own.sk - own.sq, max(i - a.left, a.skip), min(n.sk, i + a.right + 1),
+          a.alibi ? decode_slope(a.hq, r.head) : 0};
+}
+
 /* views: the start of the merge's buffer. */
 template <class C>
 __device__ __forceinline__ void decode_begin(decode_rows<C> &st, const decode_args &a,
@@ -114,17 +145,18 @@ __device__ __forceinline__ void decode_begin(decode_rows<C> &st, const decode_ar
 {
   const decode_seq n = decode_sequence<C>(a, at.seq);
   int kv_head = at.head / n.q_tiles, row0 = at.head % n.q_tiles * C::ROWS, rows = n.sq * a.group;
-  int diagonal = a.bottom_right ? n.sk - n.sq : 0;
+  st.clean_begin = 0;
+  st.clean_end = n.sk;
 #pragma unroll
   for (int nb = 0; nb < C::NB; nb++) {
     int row = row0 + nb * 8 + threadIdx.x % 32 / 4;
-    decode_row r(a, kv_head, min(row, rows - 1));
-    int i = r.query + diagonal;
     if constexpr (!C::SHARED_Q)
       decode_load_q<C>(st, a, nb, row < rows ? q_row<C>(a, n, at.seq, kv_head, row) : NULL);
+    decode_view view = decode_view_of(a, n, decode_row(a, kv_head, min(row, rows - 1)));
     if (threadIdx.x % 4 == 0)
-      views[row - row0] = {r.query + n.sk - n.sq, i - a.left, min(n.sk, i + a.right + 1),
-                           a.alibi ? decode_slope(a.hq, r.head) : 0};
+      views[row - row0] = view;
+    st.clean_begin = max(st.clean_begin, view.begin);
+    st.clean_end = min(st.clean_end, view.end);
     st.m[nb][0] = st.m[nb][1] = -CUDART_INF_F;
     st.l[nb][0] = st.l[nb][1] = 0;
 #pragma unroll
@@ -137,11 +169,9 @@ __device__ __forceinline__ void decode_begin(decode_rows<C> &st, const decode_ar
   st.raw_scale = a.raw_scale * keys;
   st.scale_log2 = a.options ? a.scale_log2 : a.scale_log2 * keys;
   st.threshold = a.options ? a.threshold : a.threshold / keys;
-  int first = row0 / a.group + diagonal,
-      last = (min(row0 + C::ROWS, rows) - 1) / a.group + diagonal;
+  st.clean_begin = __reduce_max_sync(~0u, st.clean_begin);
+  st.clean_end = __reduce_min_sync(~0u, st.clean_end);
   __syncwarp();
-  st.clean_begin = last - a.left;
-  st.clean_end = min(n.sk, first + a.right + 1);
 }
 
 /* 16 columns of Q at step s of the head dimension. */

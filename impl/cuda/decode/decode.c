@@ -1,117 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decode.c - cuda/decode, host half: what it takes, which variant, and how many blocks fill the
- * GPU.
+ * decode.c - cuda/decode, host half: what it takes, how the work is cut, and how many blocks fill the
+ * GPU.  A pass over some of the keys is cuda/cascade's (cascade.c).
  */
 #include "config.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "impl/cuda/decode/decode.h"
-
-#define NAME "cuda/decode"
-#define MAX_QUERIES 16     /* of a sequence: speculative decoding */
-#define RESERVED_SMEM 1024 /* shared memory that the system keeps of each block */
-#define MAX_GANG 8         /* heads side by side: 2 KB of bf16, as much as DRAM keeps open */
-
-struct plan {
-  const struct decode_kernel *kernel;
-  unsigned blocks;
-  struct decode_args args;
-};
-
-/* Blocks of a variant that an SM holds. */
-static int64_t resident(const struct decode_kernel *k, const struct attn_device *dev)
-{
-  int64_t n = (int64_t)((dev->sram_bytes + RESERVED_SMEM) / (k->smem + RESERVED_SMEM));
-  return n < k->blocks ? n : k->blocks;
-}
-
-/* ---- variants ------------------------------------------------------------------------------- */
-
-static const struct decode_kernel *const tables[] = {attn_decode_d64, attn_decode_d128,
-                                                     attn_decode_d256, attn_decode_e4m3};
-
-/* Row i of all tables; NULL behind the last. */
-static const struct decode_kernel *row(int i)
-{
-  for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-    for (const struct decode_kernel *k = tables[t]; k->func; k++)
-      if (i-- == 0)
-        return k;
-  return NULL;
-}
-
-static bool takes(const struct decode_kernel *k, const struct attn_problem *p,
-                  const struct attn_device *dev)
-{
-  int64_t d = p->d > p->dv ? p->d : p->dv;
-  return k->dtype == p->dtype && k->kv == p->kv && k->d >= d && resident(k, dev);
-}
-
-/* The narrowest heads, then the fewest rows that take the group's queries in one tile, or else as
- * many as there are, which come last in a table; then one block an SM, which has fewer parts to
- * merge, but two for pages, for what one waits when it looks them up. */
-static bool better(const struct decode_kernel *k, const struct decode_kernel *best,
-                   const struct attn_problem *p)
-{
-  if (k->d != best->d)
-    return k->d < best->d;
-  if (k->rows != best->rows)
-    return best->rows < p->hq / p->hkv * p->sq;
-  return p->page ? k->blocks > best->blocks : k->blocks < best->blocks;
-}
-
-static void name_of(const struct decode_kernel *k, char name[ATTN_VARIANT_NAME])
-{
-  snprintf(name, ATTN_VARIANT_NAME, "%dx%d-%dw", k->rows, k->tile, k->threads / 32);
-}
-
-static const struct decode_kernel *choose(const struct attn_problem *p,
-                                          const struct attn_device *dev)
-{
-  const struct decode_kernel *k, *best = NULL;
-  const char *wanted = attn_wanted(dev, NAME, p);
-  char name[ATTN_VARIANT_NAME];
-  for (int i = 0; (k = row(i)); i++)
-    if (takes(k, p, dev) && (!best || better(k, best, p)))
-      best = k;
-  for (int i = 0; wanted && best && (k = row(i)); i++) {
-    name_of(k, name);
-    if (takes(k, p, dev) && k->d == best->d && !strcmp(name, wanted))
-      return k;
-  }
-  return best;
-}
-
-static const struct decode_kernel *nth(const struct attn_problem *p, const struct attn_device *dev,
-                                       int n)
-{
-  const struct decode_kernel *k, *first = choose(p, dev);
-  for (int i = 0; first && n > 0 && (k = row(i)); i++)
-    if (k != first && takes(k, p, dev) && k->d == first->d && --n == 0)
-      return k;
-  return n == 0 ? first : NULL;
-}
-
-static int variant(const struct attn_problem *p, const struct attn_device *dev, int i,
-                   struct attn_variant *v)
-{
-  const struct decode_kernel *k = p ? nth(p, dev, i) : row(i);
-  if (!k)
-    return -1;
-  *v = (struct attn_variant){.rows = k->rows,
-                             .keys = k->tile,
-                             .packed = true,
-                             .threads = k->threads,
-                             .smem_bytes = (int)k->smem};
-  name_of(k, v->name);
-  return 0;
-}
 
 static const char *refuse_sizes(const struct attn_problem *p)
 {
@@ -123,7 +21,7 @@ static const char *refuse_sizes(const struct attn_problem *p)
   if (p->d % lane || p->dv % lane)
     return p->kv == ATTN_KV_E4M3 ? "head dim must be a multiple of 16 (16-byte loads of e4m3)"
                                  : "head dim must be a multiple of 8 (16-byte loads)";
-  if (p->sq > MAX_QUERIES)
+  if (p->sq > DECODE_QUERIES)
     return "more than 16 queries a sequence: a prefill kernel's work";
   if (p->sk >= DECODE_LIMIT)
     return "sequence of 2^29 tokens or more";
@@ -135,7 +33,7 @@ static const char *refuse_sizes(const struct attn_problem *p)
   return NULL;
 }
 
-static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
+const char *attn_decode_unsupported(const struct attn_problem *p, const struct attn_device *dev)
 {
   if (dev->sm < 80)
     return "needs compute capability 8.0";
@@ -144,15 +42,16 @@ static const char *unsupported(const struct attn_problem *p, const struct attn_d
   if (p->dropout_p > 0)
     return "dropout: a cache is read at inference";
   const char *reason = refuse_sizes(p);
-  if (!reason && !choose(p, dev))
+  if (!reason && !attn_decode_choose(p, dev, DECODE_ALL))
     reason = "the tiles do not fit this device's shared memory";
   return reason;
 }
 
-static size_t workspace(const struct attn_problem *p, const struct attn_device *dev)
+size_t attn_decode_workspace(const struct attn_problem *p, const struct attn_device *dev,
+                             enum decode_pass pass)
 {
-  const struct decode_kernel *k = choose(p, dev);
-  size_t parts = 2 * (size_t)(resident(k, dev) * dev->multiprocessors);
+  const struct decode_kernel *k = attn_decode_choose(p, dev, pass);
+  size_t parts = 2 * (size_t)(attn_decode_resident(k, dev) * dev->multiprocessors);
   return parts * (size_t)k->rows * (size_t)(p->dv + 1) * sizeof(float);
 }
 
@@ -173,8 +72,7 @@ static void plan_mask(const struct attn_problem *p, struct decode_args *a)
   }
 }
 
-static void plan_args(const struct attn_problem *p, const struct decode_kernel *k,
-                      struct decode_args *a)
+static void plan_args(const struct attn_problem *p, struct decode_args *a)
 {
   double scale = attn_problem_scale(p);
   int32_t group = (int32_t)(p->hq / p->hkv);
@@ -199,15 +97,29 @@ static void plan_args(const struct attn_problem *p, const struct decode_kernel *
     scale = 1;
   a->scale_log2 = (float)(scale * M_LOG2E);
   a->threshold = (float)(8 / (scale * M_LOG2E));
-  a->heads = a->hkv * ((a->sq * group + k->rows - 1) / k->rows);
   plan_mask(p, a);
 }
 
+/* What a pass over some of the keys has in other ways. */
+static void plan_pass(const struct attn_problem *p, enum decode_pass pass, struct decode_args *a)
+{
+  if (pass == DECODE_REST)
+    a->skip = (int32_t)p->prefix;
+  if (pass != DECODE_PREFIX)
+    return;
+  a->stash = true;
+  a->fold = p->nruns ? DECODE_LIMIT : a->sq;
+  a->folded = a->b;
+  a->b = 1;
+  a->sq = (int32_t)a->total_q;
+  a->sk = (int32_t)p->prefix;
+}
+
 /* As many blocks as are resident together, for they wait for each other. */
-static int plan_grid(struct plan *q, const struct attn_device *dev)
+static int plan_grid(struct decode_plan *q, const struct attn_device *dev)
 {
   const struct decode_kernel *k = q->kernel;
-  int fit = 0, most = (int)resident(k, dev);
+  int fit = 0, most = (int)attn_decode_resident(k, dev);
   if (cudaFuncSetAttribute(k->func, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)k->smem) ||
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit, k->func, k->threads, k->smem) || !fit)
     return ATTN_EDEVICE;
@@ -217,23 +129,24 @@ static int plan_grid(struct plan *q, const struct attn_device *dev)
 
 /* As many heads side by side as leave few blocks without a gang. All sequences have a multiple of
  * these heads. */
-static int32_t gang_of(const struct attn_problem *p, const struct plan *q)
+static int32_t gang_of(const struct attn_problem *p, const struct decode_plan *q)
 {
-  int32_t heads = p->nruns ? (int32_t)p->hkv : q->args.heads, n = MAX_GANG;
+  bool ragged = p->nruns && !q->args.fold;
+  int32_t heads = ragged ? (int32_t)p->hkv : q->args.heads, n = DECODE_GANG;
   while (heads % n || (unsigned)n > q->blocks || q->blocks % (unsigned)n * 50 > q->blocks)
     n--;
   return n;
 }
 
 /* Where lengths are the problem's and not in device memory, the cut is too. */
-static void plan_cut(const struct attn_problem *p, struct plan *q)
+static void plan_cut(const struct attn_problem *p, struct decode_plan *q)
 {
   struct decode_args *a = &q->args;
   int32_t diagonal = a->bottom_right ? a->sk - a->sq : 0, t = q->kernel->tile;
   int32_t lo = diagonal - a->left, hi = a->sq + diagonal + a->right;
   lo = lo > 0 ? lo : 0;
   hi = hi < a->sk ? hi : a->sk;
-  if (p->nruns || p->page)
+  if (!a->fold && (p->nruns || p->page))
     return;
   a->each = a->heads / a->gang * (DECODE_TOLL + (hi > lo ? (hi + t - 1) / t - lo / t : 1));
   int32_t total = a->b * a->each, slices = (int32_t)q->blocks / a->gang;
@@ -254,37 +167,30 @@ static int zero(void *data, size_t bytes)
   return status;
 }
 
-static void finish(void *plan)
+void attn_decode_finish(struct decode_plan *q)
 {
-  struct plan *q = plan;
   cudaFree(q->args.arrived);
-  free(q);
 }
 
 /* Counters start at 0 and each run leaves them so: they belong to the plan, of which one run at a
  * time can be under way. */
-static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
+int attn_decode_prepare(const struct attn_problem *p, const struct attn_device *dev,
+                        enum decode_pass pass, struct decode_plan *q)
 {
-  struct plan *q = calloc(1, sizeof *q);
-  if (!q)
-    return ATTN_ENOMEM;
-  q->kernel = choose(p, dev);
-  plan_args(p, q->kernel, &q->args);
-  size_t bytes = (size_t)(p->b * q->args.heads) * sizeof(int32_t);
+  struct decode_args *a = &q->args;
+  q->kernel = attn_decode_choose(p, dev, pass);
+  plan_args(p, a);
+  plan_pass(p, pass, a);
+  a->heads = a->hkv * ((a->sq * a->group + q->kernel->rows - 1) / q->kernel->rows);
   int status = plan_grid(q, dev);
-  if (!status) {
-    q->args.gang = gang_of(p, q);
-    plan_cut(p, q);
-  }
-  if (!status && cudaMalloc((void **)&q->args.arrived, bytes))
-    status = ATTN_ENOMEM;
-  if (!status)
-    status = zero(q->args.arrived, bytes);
   if (status)
-    finish(q);
-  else
-    *plan = q;
-  return status;
+    return status;
+  a->gang = gang_of(p, q);
+  plan_cut(p, q);
+  size_t bytes = (size_t)a->b * (size_t)a->heads * sizeof(int32_t);
+  if (cudaMalloc((void **)&a->arrived, bytes))
+    return ATTN_ENOMEM;
+  return zero(a->arrived, bytes);
 }
 
 /* 16-byte loads want every row of every head on a 16-byte boundary. */
@@ -294,27 +200,39 @@ static bool aligned(const struct attn_tensor *t, enum attn_dtype type)
   return (uintptr_t)t->data % 16 == 0 && t->sb % n == 0 && t->ss % n == 0 && t->sh % n == 0;
 }
 
-static int run(void *plan, const struct attn_args *args, void *stream)
+static void bind(const struct attn_args *args, struct decode_args *a)
 {
-  struct plan *q = plan;
+  a->q = args->q;
+  a->k = args->k;
+  a->v = args->v;
+  a->o = args->o;
+  a->lse = args->lse;
+  a->block_table = args->block_table;
+  a->table_stride = args->block_table_stride;
+  a->k_scale = args->k_scale;
+  a->v_scale = args->v_scale;
+  a->partial = args->workspace;
+  if (a->fold) {
+    a->fold_q = args->cu_seqlens_q;
+    a->fold_k = args->seqlens_k;
+    return;
+  }
+  a->cu_seqlens_q = args->cu_seqlens_q;
+  a->cu_seqlens_k = args->cu_seqlens_k;
+  a->seqlens_k = args->seqlens_k;
+}
+
+int attn_decode_run(const struct decode_plan *q, const struct attn_args *args, float *prefix,
+                    void *stream)
+{
   struct decode_args a = q->args;
   enum attn_dtype type = q->kernel->dtype, kv = q->kernel->kv == ATTN_KV_E4M3 ? ATTN_E4M3 : type;
   if (!aligned(&args->q, type) || !aligned(&args->k, kv) || !aligned(&args->v, kv) ||
       !aligned(&args->o, type))
     return ATTN_EINVAL;
-  a.q = args->q;
-  a.k = args->k;
-  a.v = args->v;
-  a.o = args->o;
-  a.lse = args->lse;
-  a.cu_seqlens_q = args->cu_seqlens_q;
-  a.cu_seqlens_k = args->cu_seqlens_k;
-  a.seqlens_k = args->seqlens_k;
-  a.block_table = args->block_table;
-  a.table_stride = args->block_table_stride;
-  a.k_scale = args->k_scale;
-  a.v_scale = args->v_scale;
-  a.partial = args->workspace;
+  bind(args, &a);
+  if (a.stash || a.skip)
+    a.prefix = prefix;
   void *params[] = {&a};
   unsigned gang = (unsigned)a.gang;
   return cudaLaunchCooperativeKernel(q->kernel->func, (dim3){gang, q->blocks / gang, 1},
@@ -324,32 +242,69 @@ static int run(void *plan, const struct attn_args *args, void *stream)
              : ATTN_OK;
 }
 
+int64_t attn_decode_reads(const struct attn_problem *p, const struct attn_device *dev,
+                          enum decode_pass pass)
+{
+  int64_t rows = attn_decode_choose(p, dev, pass)->rows;
+  return (attn_decode_rows(p, pass) + rows - 1) / rows;
+}
+
+/* ---- cuda/decode ----------------------------------------------------------------------------- */
+
+static size_t workspace(const struct attn_problem *p, const struct attn_device *dev)
+{
+  return attn_decode_workspace(p, dev, DECODE_ALL);
+}
+
+static void finish(void *plan)
+{
+  attn_decode_finish(plan);
+  free(plan);
+}
+
+static int prepare(const struct attn_problem *p, const struct attn_device *dev, void **plan)
+{
+  struct decode_plan *q = calloc(1, sizeof *q);
+  if (!q)
+    return ATTN_ENOMEM;
+  int status = attn_decode_prepare(p, dev, DECODE_ALL, q);
+  if (status)
+    finish(q);
+  else
+    *plan = q;
+  return status;
+}
+
+static int run(void *plan, const struct attn_args *args, void *stream)
+{
+  return attn_decode_run(plan, args, NULL, stream);
+}
+
 /* K and V once for each tile of packed queries. */
 static void traffic(const struct attn_problem *p, const struct attn_device *dev,
                     struct attn_traffic *t)
 {
-  const struct decode_kernel *k = choose(p, dev);
   double size = (double)attn_dtype_size(p->dtype), read = attn_problem_compulsory_read(p);
   double q = (double)attn_problem_total_q(p) * (double)(p->hq * p->d) * size;
-  int64_t tiles = (p->hq / p->hkv * p->sq + k->rows - 1) / k->rows;
+  int64_t tiles = attn_decode_reads(p, dev, DECODE_ALL);
   t->read_bytes = read + (double)(tiles - 1) * (read > q ? read - q : 0);
   t->write_bytes = attn_problem_compulsory_write(p);
 }
 
 const struct attn_impl attn_cuda_decode = {
     .abi = ATTN_ABI,
-    .name = NAME,
+    .name = "cuda/decode",
     .device = ATTN_CUDA,
     .summary = "few queries on a long cache, contiguous or paged: packed heads, one split line",
     .provenance = "attnbench; after Flash-Decoding (Dao et al. 2023) and stream-K (Osama et al. "
                   "2023)",
     .numerics = {.score = ATTN_ROUND_F32, .prob = ATTN_ROUND_STORAGE, .accum_truncates = true},
-    .unsupported = unsupported,
+    .unsupported = attn_decode_unsupported,
     .workspace = workspace,
     .prepare = prepare,
     .run = run,
     .finish = finish,
     .traffic = traffic,
     .takes = ATTN_TAKES_FP8_KV,
-    .variant = variant,
+    .variant = attn_decode_variant,
 };

@@ -15,6 +15,8 @@ extern "C" {
 #define DECODE_LIMIT (1 << 29)
 #define DECODE_MIN_TILE 64 /* keys of the smallest tile: the grain of the split */
 #define DECODE_TOLL 2      /* tiles that the beginning and the end of a head cost a block */
+#define DECODE_GANG 8      /* heads side by side: 2 KB of bf16, as much as DRAM keeps open */
+#define DECODE_QUERIES 16  /* of a sequence: speculative decoding */
 
 /* The line of tiles in slices of `even`, the first `rest` of which have one more. The host sees to
  * it that 31 bits count the tiles. */
@@ -31,7 +33,13 @@ struct decode_args {
   int32_t b, sq, sk, hq, hkv, group, d, dv, page;
   struct decode_cut cut; /* and tiles of each sequence on the line; 0: lengths are on the device */
   int32_t each;
-  int32_t gang;        /* neighbouring heads that as many blocks read side by side */
+  int32_t gang;   /* neighbouring heads that as many blocks read side by side */
+  int32_t skip;   /* keys at the start that another pass sees to */
+  int32_t fold;   /* all queries are one sequence's, of so many each in the tensors; or 0 */
+  int32_t folded; /* sequences then, and their lengths: cu_seqlens_q, or NULL, and seqlens_k */
+  const int32_t *fold_q, *fold_k;
+  float *prefix;       /* O (total_q, hq, dv), then LSE in log2 (total_q, hq); or NULL */
+  bool stash;          /* results go there; else what lies there joins them */
   int32_t left, right; /* query i sees keys i + diagonal - left ... i + diagonal + right */
   bool bottom_right;   /* diagonal = seqlen_k - seqlen_q, else 0 */
   bool options;        /* softcap or ALiBi: the scores are made from raw ones first, scale is 1 */
@@ -60,6 +68,46 @@ struct decode_kernel {
 /* Each ends with func == NULL. */
 extern const struct decode_kernel attn_decode_d64[], attn_decode_d128[], attn_decode_d256[],
     attn_decode_e4m3[];
+
+/* ---- the host half, for cuda/cascade too (decode.c, decode-variants.c) ----------------------- */
+
+enum decode_pass {
+  DECODE_ALL,    /* of the keys */
+  DECODE_PREFIX, /* the shared ones, for all queries as if they were one sequence's */
+  DECODE_REST,   /* the others */
+};
+
+struct decode_plan {
+  const struct decode_kernel *kernel;
+  unsigned blocks;
+  struct decode_args args;
+};
+
+/* Blocks of a variant that an SM holds. */
+int64_t attn_decode_resident(const struct decode_kernel *k, const struct attn_device *dev);
+/* Packed query rows of a KV head that are one sequence's to the kernel, at most. */
+int64_t attn_decode_rows(const struct attn_problem *p, enum decode_pass pass);
+/* What a pass gets; NULL if nothing takes the problem. */
+const struct decode_kernel *attn_decode_choose(const struct attn_problem *p,
+                                               const struct attn_device *dev,
+                                               enum decode_pass pass);
+/* As in struct attn_impl. */
+int attn_decode_variant(const struct attn_problem *p, const struct attn_device *dev, int i,
+                        struct attn_variant *v);
+/* NULL, or why no kernel takes the problem. */
+const char *attn_decode_unsupported(const struct attn_problem *p, const struct attn_device *dev);
+size_t attn_decode_workspace(const struct attn_problem *p, const struct attn_device *dev,
+                             enum decode_pass pass);
+/* Of a plan that is all zeros; finish whatever it returns. */
+int attn_decode_prepare(const struct attn_problem *p, const struct attn_device *dev,
+                        enum decode_pass pass, struct decode_plan *q);
+void attn_decode_finish(struct decode_plan *q);
+/* prefix: of args->workspace, unused by a pass over all keys. */
+int attn_decode_run(const struct decode_plan *q, const struct attn_args *args, float *prefix,
+                    void *stream);
+/* How often each key is read. */
+int64_t attn_decode_reads(const struct attn_problem *p, const struct attn_device *dev,
+                          enum decode_pass pass);
 
 #ifdef __cplusplus
 }
