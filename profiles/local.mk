@@ -39,6 +39,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/verify.suite \
   profiles/suites/zoo.suite \
   profiles/suites/zoo-cuda.suite \
+  profiles/suites/zoo-cuda-cascade.suite \
   profiles/suites/zoo-cuda-decode.suite \
   profiles/suites/zoo-cuda-large.suite \
   profiles/suites/zoo-cuda-rope.suite \

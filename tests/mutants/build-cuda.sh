@@ -24,6 +24,7 @@ sm90="$cuda/sm90-forward/flash-sm90-d64.cu $cuda/sm90-forward/flash-sm90-d64-opt
   $cuda/sm90-backward/flash-bwd-sm90.c $cuda/sm90-backward/flash-bwd-sm90-variants.c
   $cuda/tensor-map.c"
 decode="$cuda/decode/decode-d64.cu $cuda/decode/decode-e4m3.cu $cuda/decode/decode.c"
+cascade="$decode $cuda/decode/cascade.c"
 naive="$cuda/naive/naive-rows.cu $cuda/naive/naive.c"
 rope="$cuda/rope/rope-kernels.cu $cuda/rope/rope.c"
 common="impl/problem.c impl/problem-count.c impl/problem-parse.c impl/problem-rope.c
@@ -34,6 +35,7 @@ units_of() { # IMPL
   cuda/flash-sm80) echo $sm80 ;;
   cuda/flash-sm90) echo $sm90 ;;
   cuda/decode) echo $decode ;;
+  cuda/cascade) echo $cascade ;;
   cuda/naive) echo $naive ;;
   cuda/rope) echo $rope ;;
   *) echo "$1: not known to build-cuda.sh" >&2; return 1 ;;
@@ -121,9 +123,9 @@ elif [ "${CLEAN:-}" ]; then
 elif [ "${ONLY:-}" ]; then
   one "$ONLY"
 else
-  impls="cuda/flash-sm80 cuda/decode cuda/naive cuda/rope"
+  impls="cuda/flash-sm80 cuda/decode cuda/cascade cuda/naive cuda/rope"
   [ "$SM" != 90 ] || impls="$impls cuda/flash-sm90"
-  { for i in $impls; do units_of "$i"; done; echo $common; } | tr ' ' '\n' | each UNIT
+  { for i in $impls; do units_of "$i"; done; echo $common; } | tr ' ' '\n' | sort -u | each UNIT
   for i in $impls; do echo "$i"; done | each CLEAN
   for m in "$here"/cuda/$pattern.mutant; do
     case " $impls " in *" $(field "$m" impl) "*) echo "$m" ;; esac
