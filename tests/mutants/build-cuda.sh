@@ -23,7 +23,8 @@ sm90="$cuda/sm90-forward/flash-sm90-d64.cu $cuda/sm90-forward/flash-sm90-d64-opt
   $cuda/sm90-backward/flash-bwd-sm90-d64.cu $cuda/sm90-backward/flash-bwd-sm90-d64-options.cu
   $cuda/sm90-backward/flash-bwd-sm90.c $cuda/sm90-backward/flash-bwd-sm90-variants.c
   $cuda/tensor-map.c"
-decode="$cuda/decode/decode-d64.cu $cuda/decode/decode-e4m3.cu $cuda/decode/decode.c"
+decode="$cuda/decode/decode-d64.cu $cuda/decode/decode-e4m3.cu $cuda/decode/decode.c
+  $cuda/decode/decode-variants.c"
 cascade="$decode $cuda/decode/cascade.c"
 naive="$cuda/naive/naive-rows.cu $cuda/naive/naive.c"
 rope="$cuda/rope/rope-kernels.cu $cuda/rope/rope.c"
