@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decode.c - cuda/decode, host half: what it takes, how the work is cut, and how many blocks fill the
- * GPU.  A pass over some of the keys is cuda/cascade's (cascade.c).
+ * decode.c - cuda/decode, host half: what it takes, how the work is cut, and how many blocks fill
+ * the GPU.  A pass over some of the keys is cuda/cascade's (cascade.c).
  */
 #include "config.h"
 
