@@ -69,8 +69,10 @@ static void print_choice(const struct record *r, FILE *out)
     fprintf(out, "chosen by %s\n", r->variant_table);
   else if (!strcmp(r->variant_by, "forced"))
     fprintf(out, "forced by --variant\n");
+  else if (r->variant_table[0])
+    fprintf(out, "its own choice, of which %s says nothing\n", r->variant_table);
   else
-    fprintf(out, "the implementation's own choice\n");
+    fprintf(out, "its own choice, without a table of this device\n");
 }
 
 void explain_print_variant(const struct attn_problem *p, const struct record *r,

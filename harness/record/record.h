@@ -42,7 +42,7 @@ struct record {
   char reason[256], provenance[128];
   struct attn_variant variant; /* that the problem got */
   const char *variant_by;      /* "default", "table" or "forced": who chose; NULL: no variants */
-  char variant_table[64];      /* file name of the table, or "" */
+  char variant_table[64];      /* file name of the device's table, or "" */
 
   bool verified;
   struct ref_verdict verdict;

@@ -67,7 +67,7 @@ static const char *choose_variant(struct group_work *w, struct group_case *c)
   if (c->variant[0] && (!by || strcmp(by, "forced")))
     return "it has no such variant for this problem; attnbench list --variants";
   r->variant_by = by;
-  if (by && !strcmp(by, "table"))
+  if (by && strcmp(by, "forced"))
     advice_name(&w->info, r->variant_table, sizeof r->variant_table);
   return NULL;
 }

@@ -64,6 +64,10 @@ record --impl cpu/flash --choices none 'hq=1 s=32 d=8'
 is "$(grep -c '"variant":null' "$dir/records")" 1 "no variants, none in the record"
 bench explain $work --impl tune/work --samples 6 --choices "$dir/t.tune" 'hq=1 s=32 d=8 dtype=bf16'
 says '^  variant *short, tile 16 x 16, .*chosen by t.tune' "explain names variant, tile and table"
+bench explain $work --impl tune/work --samples 6 --choices "$dir/t.tune" 'hq=1 s=32 d=72 dtype=bf16'
+says '^  variant *steady, .*own choice, of which t.tune says nothing' "or that the table has no line for it"
+bench explain $work --impl tune/work --samples 6 --choices none 'hq=1 s=32 d=8 dtype=bf16'
+says '^  variant *steady, .*own choice, without a table' "or that there is none"
 
 # ---- the profiles folder
 
