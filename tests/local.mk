@@ -143,10 +143,10 @@ CLEANFILES += $(plugins)
 EXTRA_DIST += tests/plugin/attention.c
 EXTRA_DIST += tests/unit/cpu-cache.h tests/unit/cpu-fixture.h tests/unit/cpu-truth.h
 PLUGIN_CC = $(CC) -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -I$(top_srcdir) $(CFLAGS)
-tests/plugin/plain.so: tests/plugin/attention.c
+tests/plugin/plain.so: tests/plugin/attention.c impl/attn.h
 	@$(MKDIR_P) tests/plugin
 	$(AM_V_CCLD)$(PLUGIN_CC) -o $@ $(srcdir)/tests/plugin/attention.c -lm
-tests/plugin/wrong.so: tests/plugin/attention.c
+tests/plugin/wrong.so: tests/plugin/attention.c impl/attn.h
 	@$(MKDIR_P) tests/plugin
 	$(AM_V_CCLD)$(PLUGIN_CC) -DWRONG -o $@ $(srcdir)/tests/plugin/attention.c -lm
 
@@ -156,7 +156,7 @@ cheats_headers = tests/cheats/cheats.h tests/cheats/honest.h
 check_DATA += tests/cheats/cheats.so
 CLEANFILES += tests/cheats/cheats.so tests/cheats/cheats-cuda.so tests/steady/steady-cuda.so
 EXTRA_DIST += $(cheats) $(cheats_headers) tests/cheats/cuda.cu tests/steady/steady.cu
-tests/cheats/cheats.so: $(cheats) $(cheats_headers)
+tests/cheats/cheats.so: $(cheats) $(cheats_headers) impl/attn.h
 	@$(MKDIR_P) tests/cheats
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ $(cheats) -lm -lpthread
@@ -166,7 +166,7 @@ tests/steady/steady-cuda.so: tests/steady/steady.cu impl/attn.h
 	@$(MKDIR_P) tests/steady
 	$(AM_V_NVCC)$(NVCC) -I$(top_srcdir) -std=c++17 -O3 -shared -Xcompiler -fPIC $(CUDA_ARCH) -o $@ \
 	  $(srcdir)/tests/steady/steady.cu
-tests/cheats/cheats-cuda.so: tests/cheats/cuda.cu
+tests/cheats/cheats-cuda.so: tests/cheats/cuda.cu impl/attn.h
 	@$(MKDIR_P) tests/cheats
 	$(AM_V_NVCC)$(NVCC) -I$(top_srcdir) -std=c++17 -O2 -shared -Xcompiler -fPIC $(CUDA_ARCH) -o $@ \
 	  $(srcdir)/tests/cheats/cuda.cu
@@ -176,7 +176,7 @@ endif
 check_DATA += tests/broken/broken.so
 CLEANFILES += tests/broken/broken.so
 EXTRA_DIST += tests/broken/broken.c
-tests/broken/broken.so: tests/broken/broken.c tests/cheats/honest.h
+tests/broken/broken.so: tests/broken/broken.c tests/cheats/honest.h impl/attn.h
 	@$(MKDIR_P) tests/broken
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/broken/broken.c -lm
@@ -205,9 +205,9 @@ CLEANFILES += tests/steady/before.so tests/steady/after.so
 EXTRA_DIST += tests/steady/steady.c
 STEADY_CC = cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
   -shared -fPIC -I. $(CFLAGS)
-tests/steady/before.so: tests/steady/steady.c tests/cheats/honest.h
+tests/steady/before.so: tests/steady/steady.c tests/cheats/honest.h impl/attn.h
 	@$(MKDIR_P) tests/steady
 	$(AM_V_CCLD)$(STEADY_CC) -o $(abs_builddir)/$@ tests/steady/steady.c -lm
-tests/steady/after.so: tests/steady/steady.c tests/cheats/honest.h
+tests/steady/after.so: tests/steady/steady.c tests/cheats/honest.h impl/attn.h
 	@$(MKDIR_P) tests/steady
 	$(AM_V_CCLD)$(STEADY_CC) -DA=60 -o $(abs_builddir)/$@ tests/steady/steady.c -lm
