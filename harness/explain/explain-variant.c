@@ -93,9 +93,9 @@ void explain_print_variant(const struct attn_problem *p, const struct record *r,
   print_choice(r, out);
   if (!(t.shared_bytes > 0))
     return;
-  fprintf(out, "  shared    %s in %s steps of %s, %s tiles: modelled %s%s\n",
-          amount(t.shared_bytes, "B").s, amount(t.steps, "").s, amount(v->step_smem_bytes, "B").s,
-          amount(t.tiles, "").s, duration(b->s[LIMIT_SHARED]).s,
+  fprintf(out, "  shared    %s in %s of %s, %s: modelled %s%s\n", amount(t.shared_bytes, "B").s,
+          amount(t.steps, " steps").s, amount(v->step_smem_bytes, "B").s,
+          amount(t.tiles, " tiles").s, duration(b->s[LIMIT_SHARED]).s,
           b->by == LIMIT_SHARED ? ", the bound" : "");
 }
 
