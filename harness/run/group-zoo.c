@@ -42,7 +42,7 @@ static int zoo_prepare(struct group_work *w, struct group_zoo *z)
     else
       memcpy(z->s.t[op].data, w->tensors->host[operand_of[op]], z->s.bytes[op]);
   }
-  status = rules_prepare(&z->s, &z->truth);
+  status = rules_prepare(&z->s, &z->truth, w->g->beats);
   z->ready = !status;
   ++*w->g->beats;
   return status;

@@ -131,7 +131,7 @@ static void put_keys(struct law_set *s, int64_t seq, int64_t hkv, double *dk, do
   }
 }
 
-int rules_plain(struct law_set *s)
+int rules_plain(struct law_set *s, volatile uint64_t *beats)
 {
   size_t sk = (size_t)s->r.shape.max_sk, d = (size_t)s->p.d, n = (size_t)s->p.dv;
   double *all = calloc(sk * (2 * d + 2 * n + 4) + d + n + 1, sizeof *all);
@@ -147,6 +147,7 @@ int rules_plain(struct law_set *s)
     for (w.h = 0; w.h < s->p.hq; w.h++) {
       w.sk = s->r.seqs[w.seq].sk;
       one_head(&w, s, dk, dv);
+      ++*beats;
       if ((w.h + 1) % s->r.shape.group == 0)
         put_keys(s, w.seq, w.h / s->r.shape.group, dk, dv);
     }

@@ -15,7 +15,7 @@ const char *rule_name(enum rule r)
   return names[r];
 }
 
-static int exact_forward(const struct law_set *s, struct rule_truth *t)
+static int exact_forward(const struct law_set *s, struct rule_truth *t, volatile uint64_t *beats)
 {
   struct attn_args args = law_args(s);
   int status = ATTN_OK;
@@ -24,6 +24,7 @@ static int exact_forward(const struct law_set *s, struct rule_truth *t)
     double lse;
     status = ref_row_host(&s->p, &args, at.seq, at.head, at.row,
                           t->want[LAW_O] + law_at(s, LAW_O, &at), &lse);
+    ++*beats;
   }
   return status;
 }
@@ -41,13 +42,13 @@ static double largest_error(const struct law_set *s, enum law_operand op, const 
   return most;
 }
 
-static int same_types(const struct law_set *s, struct rule_truth *t)
+static int same_types(const struct law_set *s, struct rule_truth *t, volatile uint64_t *beats)
 {
   struct law_set plain;
   int status = law_set_like(&plain, &s->p, s, NULL, NULL, false);
   if (status)
     return status;
-  status = rules_plain(&plain);
+  status = rules_plain(&plain, beats);
   for (int op = 0; op < LAW_OPERANDS && !status; op++)
     if (t->want[op])
       t->same_types[op] = largest_error(&plain, op, t->want[op]);
@@ -55,7 +56,7 @@ static int same_types(const struct law_set *s, struct rule_truth *t)
   return status;
 }
 
-int rules_prepare(const struct law_set *s, struct rule_truth *t)
+int rules_prepare(const struct law_set *s, struct rule_truth *t, volatile uint64_t *beats)
 {
   memset(t, 0, sizeof *t);
   for (int op = 0; op < LAW_OPERANDS; op++) {
@@ -68,8 +69,8 @@ int rules_prepare(const struct law_set *s, struct rule_truth *t)
   struct attn_args args = law_args(s);
   int status = s->p.op == ATTN_BWD ? ref_backward_host(&s->p, &args, t->want[LAW_DQ],
                                                        t->want[LAW_DK], t->want[LAW_DV])
-                                   : exact_forward(s, t);
-  return status ? status : same_types(s, t);
+                                   : exact_forward(s, t, beats);
+  return status ? status : same_types(s, t, beats);
 }
 
 void rules_free(struct rule_truth *t)

@@ -25,14 +25,14 @@ struct rule_truth {
   double same_types[LAW_OPERANDS];
 };
 
-/* s holds the inputs. */
-int rules_prepare(const struct law_set *s, struct rule_truth *t);
+/* s holds the inputs; *beats grows with every head. */
+int rules_prepare(const struct law_set *s, struct rule_truth *t, volatile uint64_t *beats);
 void rules_free(struct rule_truth *t);
 /* Does the output of s pass? */
 bool rules_pass(const struct rule_truth *t, const struct law_set *s, enum rule r);
 
 /* rules-plain.c: plain attention, every intermediate rounded to the problem's type: the outputs of
  * s. */
-int rules_plain(struct law_set *s);
+int rules_plain(struct law_set *s, volatile uint64_t *beats);
 
 #endif
