@@ -37,6 +37,18 @@ static void describe(const struct options *o, char *how, size_t len)
            t->cache == CACHE_COLD ? "cold" : "warm", o->repro);
 }
 
+/* What was measured is kept, where no command looks for it. */
+static int interrupted(struct options *o, struct tune_result *t, const char *path)
+{
+  char err[1024], how[700], part[4300];
+  describe(o, how, sizeof how);
+  snprintf(part, sizeof part, "%s.partial", path);
+  if (!t->n || tune_write(t, part, how, err, sizeof err))
+    return complain(EXIT_INTERRUPTED, "interrupted; no table was written");
+  snprintf(err, sizeof err, "interrupted; what was measured is in %.900s", part);
+  return complain(EXIT_INTERRUPTED, err);
+}
+
 static int finish(struct options *o, struct tune_result *t, const char *path)
 {
   const struct run_summary *s = &t->summary;
@@ -44,7 +56,7 @@ static int finish(struct options *o, struct tune_result *t, const char *path)
   int wrong = s->count[STATUS_FAIL] + s->count[STATUS_INVALID] + s->count[STATUS_CRASH] +
               s->count[STATUS_TIMEOUT];
   if (s->interrupted)
-    return complain(EXIT_INTERRUPTED, "interrupted; no table was written");
+    return interrupted(o, t, path);
   if (!t->n)
     return complain(EXIT_USAGE, "nothing to choose: no implementation here has two variants for "
                                 "one of these problems; attnbench list --variants");

@@ -166,6 +166,7 @@ int tune_sweep(const struct problem_list *list, const struct run_options *given,
   status = run_problems(list, &o, &t->summary, err, errlen);
   if (!status && !t->summary.interrupted)
     close_point(&s);
+  t->n -= s.open; /* not all of its trials are there */
   return status ? status : s.failed ? ATTN_ENOMEM : ATTN_OK;
 }
 

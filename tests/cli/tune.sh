@@ -42,6 +42,16 @@ is $? 1 "a variant that is wrong: exit 1"
 is "$(sed -n 's/^tune.*-> //p' "$dir/w.tune")" steady "and it is not chosen, however fast"
 says 'steady [0-9.]* ms, short [0-9.]* ms, wrong fail' "the table says so" w.tune
 
+"$ATTNBENCH" tune $work --rest 0 --out "$dir/i.tune" "$few dtype=bf16" 'hq=1 s=256 d=8 dtype=bf16,fp16,fp32' \
+  > "$dir/out" 2> "$dir/err" &
+pid=$!
+until grep -q '^tune/work' "$dir/out" || ! kill -0 $pid 2> /dev/null; do sleep 0.1; done
+kill -INT $pid
+wait $pid
+is $? 130 "interrupted: exit 130"
+is "$(ls "$dir" | grep '^i.tune')" i.tune.partial "what was measured is kept, and is no table yet"
+is "$(grep -c '^tune/work.*-> short' "$dir/i.tune.partial")" 1 "of the points that were complete"
+
 # ---- dispatch
 
 record --choices "$dir/t.tune" 'hq=1 s=32 d=8 dtype=bf16'
