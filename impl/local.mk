@@ -59,6 +59,8 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm80-backward/flash-bwd-sm80.c \
   impl/cuda/sm80-backward/flash-bwd-sm80-variants.c \
   impl/cuda/sm80-backward/flash-bwd-sm80.cuh \
+  impl/cuda/sm80-backward/flash-bwd-sm80-step.cuh \
+  impl/cuda/sm80-backward/flash-bwd-sm80-tile.cuh \
   impl/cuda/sm80-backward/flash-bwd-sm80.h \
   impl/cuda/sm80-backward/flash-bwd-sm80-d64.cu \
   impl/cuda/sm80-backward/flash-bwd-sm80-d128.cu \
