@@ -29,6 +29,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/paged.suite \
   profiles/suites/power.suite \
   profiles/suites/prefill.suite \
+  profiles/suites/quick.suite \
   profiles/suites/quick-cpu.suite \
   profiles/suites/rope.suite \
   profiles/suites/traffic.suite \

@@ -139,7 +139,7 @@ static int verify(struct options *o)
 static int run(struct options *o)
 {
   o->run.group.time = true;
-  return go(o, "prefill");
+  return go(o, o->run.group.quick ? "quick" : "prefill");
 }
 
 const struct command cmd_verify = {
