@@ -26,14 +26,14 @@
  * `keys`):
  *
  *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
- *   16 bit        64  8 16 32      4    16       4   73               3  96 109 168
- *   16 bit       128        8      4    16       3  112               2  128       (pages)
+ *   16 bit        64  8 16 32      4    16       4   73               3  98 111 168
+ *   16 bit       128        8      4    16       3  112               2  128       (small pages)
  *   16 bit       128        8      8    16       3  225               1  128
- *   16 bit       128    16 32      8    16       3  226               1  177 242
- *   16 bit       256     8 16      4    16       3  225               1  200 244
- *   e4m3         128        8      8    32       3  225               1  166
- *   e4m3         128    16 32      8    16       6  226               1  187 243
- *   e4m3         256     8 16      4    16       6  225               1  216 248
+ *   16 bit       128    16 32      8    16       3  226               1  179 245
+ *   16 bit       256     8 16      4    16       3  225               1  197 240
+ *   e4m3         128        8      8    32       3  225               1  167
+ *   e4m3         128    16 32      8    16       6  226               1  187 240
+ *   e4m3         256     8 16      4    16       6  225               1  215 246
  *
  * What the steps gave on an H200 (bf16, head dim 128, 32 on 8 heads unless said; GB/s of keys and
  * values, cold, each line one sitting; reading alone 4575 to 4650):
@@ -49,11 +49,23 @@
  *   eight warps for eight rows of a contiguous cache: 16 x 8k 4167 -> 4251, 1 x 128k 4223 -> 4247,
  * 64 x 2k 4147 -> 4155 (but pages of 16 4090 -> 4035, 4115 -> 4002, 4051 -> 3953)
  *
+ *   pages looked up two units ahead and without division: pages of 16 16 x 8k 4079 -> 4160, 64 x 2k
+ *     4036 -> 4117, 1 x 128k 4109 -> 4182, 1 x 4k 1225 -> 1298, of e4m3 2685 -> 2782; pages of 1
+ *     3901 -> 3975; eight warps for pages of 64 on: 16 x 8k 4149 -> 4213 (64 x 2k 4157 -> 4147, and
+ *     pages of 16 lose 1 to 3 %)
+ *   no more lanes to merge a row than there are threads for all rows: 16 queries a sequence 2631 ->
+ *     2765, one KV head 3542 -> 3610
+ *
  * The loop itself runs at the speed of reading alone. What is lost is 2.5 us before the first copy
  * and 5 us after the last: 1.7 to merge the warps, 0.7 to announce a part, 3 to merge the parts.
  * Without gain: a plain launch for the cooperative one (0.0 us), L2 prefetch of 256 bytes (-3 %),
- * computing before the next copy (0), running a head's end once at the start to have its code at
- * hand (-2 to -5 %), K and V by one loop (0, irregular pages -9 %).
+ * computing before the next copy (0), Q asked for in L2 as soon as its head is known (0), gangs of
+ * 4 on all SMs (0), running a head's end once at the start to have its code at hand (-2 to -5 %), K
+ * and V by one loop (0, irregular pages -9 %), merging four parts at once (-1 us at 1 x 4k); a
+ * tenth of the line in short slices that go to who is done first, and the last part to arrive
+ * merging them all (-6 to -10 %): blocks end up to 5 us apart, but each further slice of a block
+ * costs that much, since what ends it - part, fence, counter, merge, the next Q - waits for memory
+ * four times, longer than the ring holds out.
  */
 #ifndef IMPL_CUDA_DECODE_FORWARD_CUH
 #define IMPL_CUDA_DECODE_FORWARD_CUH

@@ -5,8 +5,9 @@
  * A unit is KEYS rows of K and as many of V. Where all of its rows lie at one distance from each
  * other (a contiguous cache, or pages of whole units) one address is computed for them all; where
  * they do not, the lane that owns a row looks its page up and computes the address, which the
- * others get by shuffle. Pages are looked up one unit ahead of the copy. Nothing behind the end of
- * a sequence is read, neither slots nor table entries; such rows are zeros, for 0 * NaN is NaN.
+ * others get by shuffle. Pages are looked up two units ahead of the copy, and divided by with a
+ * multiplication. Nothing behind the end of a sequence is read, neither slots nor table entries;
+ * such rows are zeros, for 0 * NaN is NaN.
  */
 #ifndef IMPL_CUDA_DECODE_LOAD_CUH
 #define IMPL_CUDA_DECODE_LOAD_CUH
@@ -19,7 +20,7 @@ struct decode_loader {
   int sk, kv_head;
   uint32_t to;          /* this lane's first chunk in a unit */
   int k_bytes, v_bytes; /* 16, or 0 where the chunk is padding past the head dimension */
-  int page;             /* where this lane's row of the next unit lies, if paged */
+  int page, next;       /* where this lane's row of the next unit lies, and of that after it */
 
   __device__ __forceinline__ decode_loader(const decode_args &a, const decode_slice &s) : at(a, s)
   {
@@ -28,7 +29,6 @@ struct decode_loader {
     k_bytes = c * 16 < a.d * C::SIZE ? 16 : 0;
     v_bytes = c * 16 < a.dv * C::SIZE ? 16 : 0;
     enter(a);
-    look_up(a);
   }
 
   /* A new head. */
@@ -37,12 +37,16 @@ struct decode_loader {
     decode_seq n = decode_sequence<C>(a, at.seq);
     sk = n.sk;
     kv_head = at.head / n.q_tiles;
+    if (a.page) {
+      page = page_at(a, at.tile);
+      next = page_at(a, at.tile + 1);
+    }
   }
 
   /* First key of the warp's unit. */
-  __device__ __forceinline__ int first_key() const
+  __device__ __forceinline__ int first_key(int tile) const
   {
-    return at.tile * C::TILE + threadIdx.x / 32 * C::KEYS;
+    return tile * C::TILE + threadIdx.x / 32 * C::KEYS;
   }
 
   /* Are the rows of a unit one distance apart? */
@@ -51,14 +55,18 @@ struct decode_loader {
     return a.page % C::KEYS == 0;
   }
 
-  __device__ __forceinline__ void look_up(const decode_args &a)
+  static __device__ __forceinline__ int page_of(const decode_args &a, int key)
   {
-    if (!a.page)
-      return;
-    int key = first_key() + (regular(a) ? 0 : threadIdx.x % C::KEYS);
-    page = 0;
-    if (!at.done() && key < sk)
-      page = a.block_table[at.seq * a.table_stride + key / a.page];
+    return (int)((uint64_t)(uint32_t)key * a.page_inverse >> a.page_shift);
+  }
+
+  /* Where this lane's row of the warp's unit in a tile of the head lies. */
+  __device__ __forceinline__ int page_at(const decode_args &a, int tile) const
+  {
+    int key = first_key(tile) + (regular(a) ? 0 : threadIdx.x % C::KEYS);
+    if (tile >= at.end || key >= sk)
+      return 0;
+    return a.block_table[at.seq * a.table_stride + page_of(a, key)];
   }
 
   /* Offset in elements of a row in a tensor, which lies in the page looked up. */
@@ -67,7 +75,7 @@ struct decode_loader {
   {
     int64_t head = kv_head * t.sh;
     if (a.page)
-      return head + page * t.sb + key % a.page * t.ss;
+      return head + page * t.sb + (key - page_of(a, key) * a.page) * t.ss;
     int64_t first = a.cu_seqlens_k ? a.cu_seqlens_k[at.seq] : 0;
     return head + at.seq * t.sb + (first + key) * t.ss;
   }
@@ -81,8 +89,9 @@ struct decode_loader {
   __device__ __forceinline__ void copy_regular(const decode_args &a, const attn_tensor &t,
                                                int bytes, uint32_t unit) const
   {
-    int lane = threadIdx.x % 32, row = lane / C::CHUNKS, rows = sk - first_key();
-    int64_t offset = row_offset(a, t, first_key()) + row * t.ss, step = C::SIZE * C::STEP * t.ss;
+    int lane = threadIdx.x % 32, row = lane / C::CHUNKS, rows = sk - first_key(at.tile);
+    int64_t offset = row_offset(a, t, first_key(at.tile)) + row * t.ss,
+            step = C::SIZE * C::STEP * t.ss;
     const char *from = (const char *)t.data + C::SIZE * offset + 16 * (lane % C::CHUNKS);
     if (rows < C::KEYS) {
 #pragma unroll 1
@@ -101,7 +110,8 @@ struct decode_loader {
   __device__ __forceinline__ void copy_rows(const decode_args &a, const attn_tensor &t, int bytes,
                                             uint32_t unit) const
   {
-    int lane = threadIdx.x % 32, key = first_key() + lane % C::KEYS, rows = sk - first_key();
+    int lane = threadIdx.x % 32, key = first_key(at.tile) + lane % C::KEYS,
+        rows = sk - first_key(at.tile);
     int64_t offset = key < sk ? row_offset(a, t, key) : 0;
     const char *from = (const char *)t.data + 16 * (lane % C::CHUNKS);
 #pragma unroll
@@ -127,8 +137,10 @@ struct decode_loader {
       if (at.done()) {
         at.turn(a);
         enter(a);
+      } else if (a.page) {
+        page = next;
+        next = page_at(a, at.tile + 1);
       }
-      look_up(a);
     }
     copy_commit();
   }

@@ -287,11 +287,11 @@ template <class C>
 __device__ __forceinline__ void decode_merge(const decode_args &a, const decode_output<C> &out,
                                              const decode_parts &parts, int32_t *arrived)
 {
-  int n = parts.count(), lanes = 2, quads = a.dv / 4, shares = n - 1;
+  int n = parts.count(), lanes = 1, quads = a.dv / 4, shares = n - 1;
   int units = min(C::ROWS, out.rows - out.row0) * quads;
   int share = blockIdx.y - parts.first;
   int from = units * share / shares, to = units * (share + 1) / shares;
-  while (lanes < n && lanes < 32)
+  while (lanes < n && lanes < 32 && 2 * lanes * (to - from) <= C::THREADS)
     lanes *= 2;
   if (threadIdx.x == 0)
     while (load_acquire(arrived) < n)

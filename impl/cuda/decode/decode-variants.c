@@ -10,6 +10,7 @@
 #include "impl/cuda/decode/decode.h"
 
 #define RESERVED_SMEM 1024 /* shared memory that the system keeps of each block */
+#define WIDE_PAGE 64       /* tokens of a page that is looked up seldom */
 
 /* Blocks of a variant that an SM holds. */
 int64_t attn_decode_resident(const struct decode_kernel *k, const struct attn_device *dev)
@@ -46,7 +47,7 @@ static bool takes(const struct decode_kernel *k, const struct attn_problem *p,
 
 /* The narrowest heads, then the fewest rows that take the group's queries in one tile, or else as
  * many as there are, which come last in a table; then one block an SM, which has fewer parts to
- * merge, but two for pages, for what one waits when it looks them up. */
+ * merge, but two for small pages, for what one waits when it looks them up. */
 static bool better(const struct decode_kernel *k, const struct decode_kernel *best,
                    const struct attn_problem *p, enum decode_pass pass)
 {
@@ -54,7 +55,7 @@ static bool better(const struct decode_kernel *k, const struct decode_kernel *be
     return k->d < best->d;
   if (k->rows != best->rows)
     return best->rows < attn_decode_rows(p, pass);
-  return p->page ? k->blocks > best->blocks : k->blocks < best->blocks;
+  return p->page && p->page < WIDE_PAGE ? k->blocks > best->blocks : k->blocks < best->blocks;
 }
 
 static void name_of(const struct decode_kernel *k, char name[ATTN_VARIANT_NAME])

@@ -72,6 +72,16 @@ static void plan_mask(const struct attn_problem *p, struct decode_args *a)
   }
 }
 
+/* Division by the page, of what is below 2^31. */
+static void plan_page(const struct attn_problem *p, struct decode_args *a)
+{
+  uint64_t page = (uint64_t)p->page;
+  while (page > 1ull << a->page_shift)
+    a->page_shift++;
+  a->page_shift += 31;
+  a->page_inverse = (uint32_t)(((1ull << a->page_shift) + page - 1) / page);
+}
+
 static void plan_args(const struct attn_problem *p, struct decode_args *a)
 {
   double scale = attn_problem_scale(p);
@@ -98,6 +108,8 @@ static void plan_args(const struct attn_problem *p, struct decode_args *a)
   a->scale_log2 = (float)(scale * M_LOG2E);
   a->threshold = (float)(8 / (scale * M_LOG2E));
   plan_mask(p, a);
+  if (p->page)
+    plan_page(p, a);
 }
 
 /* What a pass over some of the keys has in other ways. */

@@ -33,6 +33,8 @@ struct decode_args {
   int32_t b, sq, sk, hq, hkv, group, d, dv, page;
   struct decode_cut cut; /* and tiles of each sequence on the line; 0: lengths are on the device */
   int32_t each;
+  uint32_t page_inverse; /* key / page is key * page_inverse >> page_shift */
+  int32_t page_shift;
   int32_t gang;   /* neighbouring heads that as many blocks read side by side */
   int32_t skip;   /* keys at the start that another pass sees to */
   int32_t fold;   /* all queries are one sequence's, of so many each in the tensors; or 0 */
