@@ -24,6 +24,7 @@ static const struct row {
     [CHOICE_MASK] = {"mask=", {"none", "some"}, false},
     [CHOICE_OPTIONS] = {"options=", {"0", "1"}, false},
     [CHOICE_PAGES] = {"pages=", {"0", "1"}, false},
+    [CHOICE_PAGE] = {"page<=", {NULL}, true},
     [CHOICE_KV] = {"kv=", {"dtype", "e4m3"}, false},
     [CHOICE_DETERMINISTIC] = {"deterministic=", {"0", "1"}, false},
     [CHOICE_GROUP] = {"group<=", {NULL}, true},
@@ -43,6 +44,7 @@ struct choice_key choice_key_of(const struct attn_problem *p)
                               [CHOICE_MASK] = p->mask != ATTN_MASK_NONE,
                               [CHOICE_OPTIONS] = p->softcap > 0 || p->alibi || p->dropout_p > 0,
                               [CHOICE_PAGES] = p->page > 0,
+                              [CHOICE_PAGE] = (double)p->page,
                               [CHOICE_KV] = p->kv,
                               [CHOICE_DETERMINISTIC] = p->deterministic,
                               [CHOICE_GROUP] = (double)(p->hq / p->hkv * p->sq),
@@ -167,7 +169,7 @@ static int take_choice(struct reading *r, char *line)
     if (!take_condition(&c, word))
       return refuse(r, word,
                     "want each condition once: op= d<=N dtype= mask=none|some options=0|1 "
-                    "pages=0|1 kv=dtype|e4m3 deterministic=0|1 group<=N rows<=N keys<=N");
+                    "pages=0|1 page<=N kv=dtype|e4m3 deterministic=0|1 group<=N rows<=N keys<=N");
   word = word ? strtok_r(NULL, blanks, &save) : NULL;
   if (!word || strtok_r(NULL, blanks, &save))
     return refuse(r, c.impl, "want '-> VARIANT' at the end of the line, one word");

@@ -25,6 +25,7 @@ enum condition {
   CHOICE_MASK,          /* mask=none, or some */
   CHOICE_OPTIONS,       /* options=0 or 1: softcap, ALiBi, dropout */
   CHOICE_PAGES,         /* pages=0 or 1 */
+  CHOICE_PAGE,          /* page<=N: tokens of one */
   CHOICE_KV,            /* kv=dtype or e4m3 */
   CHOICE_DETERMINISTIC, /* deterministic=0 or 1 */
   CHOICE_GROUP,         /* group<=N: queries on one K/V head, of all its query heads */

@@ -74,6 +74,7 @@ static unsigned conditions(const struct tune_point *p, bool dtypes)
   bool bwd = p->problem.op == ATTN_BWD;
   unsigned given = 1u << CHOICE_OP | 1u << CHOICE_D | 1u << CHOICE_MASK | 1u << CHOICE_OPTIONS;
   given |= bwd ? 1u << CHOICE_DETERMINISTIC : 1u << CHOICE_PAGES;
+  given |= p->problem.page > 0 ? 1u << CHOICE_PAGE : 0;
   given |= p->packed ? 1u << CHOICE_GROUP | 1u << CHOICE_KV : 0;
   return given | (dtypes ? 1u << CHOICE_DTYPE : 0);
 }
@@ -81,10 +82,10 @@ static unsigned conditions(const struct tune_point *p, bool dtypes)
 /* By implementation, then by condition, the narrow ones before the wide. */
 static int order(const struct tune_point *a, const struct tune_point *b, int conditions)
 {
-  static const enum condition by[CONDITIONS] = {
-      CHOICE_OP,    CHOICE_DTYPE, CHOICE_OPTIONS,       CHOICE_PAGES,
-      CHOICE_KV,    CHOICE_MASK,  CHOICE_DETERMINISTIC, CHOICE_D,
-      CHOICE_GROUP, CHOICE_ROWS,  CHOICE_KEYS};
+  static const enum condition by[] = {
+      CHOICE_OP,   CHOICE_DTYPE,         CHOICE_OPTIONS, CHOICE_PAGES, CHOICE_PAGE, CHOICE_KV,
+      CHOICE_MASK, CHOICE_DETERMINISTIC, CHOICE_D,       CHOICE_GROUP, CHOICE_ROWS, CHOICE_KEYS};
+  _Static_assert(sizeof by / sizeof *by == CONDITIONS, "every condition has its place");
   int c = strcmp(a->impl, b->impl);
   for (int i = 0; i < conditions && !c; i++) {
     double x = a->key.value[by[i]], y = b->key.value[by[i]];

@@ -44,7 +44,7 @@ static const char table[] = "# a comment\n"
                             "no/one op=fwd d<=64 -> b\n"
                             "no/one\top=fwd d<=128 dtype=fp16 options=1 pages=0 -> c\n"
                             "no/one op=bwd deterministic=1 -> d\n"
-                            "no/one op=decode group<=4 kv=e4m3 pages=1 -> e\n"
+                            "no/one op=decode group<=4 kv=e4m3 pages=1 page<=16 -> e\n"
                             "no/two rows<=96 op=fwd -> g\n"
                             "no/two -> f\n";
 
@@ -66,6 +66,7 @@ static const struct {
     {"no/one", "op=bwd s=64 d=64 deterministic=1", "d"},
     {"no/one", "op=bwd s=64 d=64", NULL},
     {"no/one", "op=decode hq=8 hkv=2 sk=64 d=64 page=16 kv=e4m3", "e"},
+    {"no/one", "op=decode hq=8 hkv=2 sk=64 d=64 page=17 kv=e4m3", NULL},
     {"no/one", "op=decode hq=8 hkv=1 sk=64 d=64 page=16 kv=e4m3", NULL},
     {"no/one", "op=decode hq=4 hkv=2 sq=2 sk=64 d=64 page=16 kv=e4m3", "e"},
     {"no/one", "op=decode hq=8 hkv=2 sk=64 d=64 page=16", NULL},
