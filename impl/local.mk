@@ -97,6 +97,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-forward/flash-sm90-config.cuh \
   impl/cuda/sm90-forward/flash-sm90-consume.cuh \
   impl/cuda/sm90-forward/flash-sm90-issue.cuh \
+  impl/cuda/sm90-forward/flash-sm90-pages.cuh \
   impl/cuda/sm90-forward/flash-sm90-produce.cuh \
   impl/cuda/sm90-forward/flash-sm90-score.cuh \
   impl/cuda/sm90-forward/flash-sm90-softmax.cuh \

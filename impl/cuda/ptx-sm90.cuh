@@ -102,6 +102,20 @@ SM90_DEV void tma_load_5d(uint32_t dst, const CUtensorMap *map, uint32_t bar, in
                : "memory");
 }
 
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* Lets a kernel that was launched to overlap with this one's end be started. */
+SM90_DEV void grid_launch_next()
+{
+  asm volatile("griddepcontrol.launch_dependents;");
+}
+
+/* Such a kernel waits here until the one before has ended, and its writes are seen. */
+SM90_DEV void grid_await_previous()
+{
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 /* ---- registers ------------------------------------------------------------------------------- */
 
 template <int N>

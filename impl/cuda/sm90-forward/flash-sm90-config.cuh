@@ -22,7 +22,7 @@ enum {
 };
 
 template <class T_, int D_, int DV_, int WGS_, int KN_, int STAGES_, int QSTAGES_, int PREGS_,
-          int CREGS_, int FLAGS_>
+          int CREGS_, int FLAGS_, int CTAS_ = 1>
 struct sm90_cfg {
   typedef T_ T;
   static constexpr int D = D_, DV = DV_, WGS = WGS_, KM = 64 * WGS_, KN = KN_;
@@ -31,7 +31,7 @@ struct sm90_cfg {
   static constexpr bool TURNS = FLAGS_ & SM90_TURNS;
   static constexpr bool SCORE = FLAGS_ & SM90_SCORE, DROP = FLAGS_ & SM90_DROP;
   static constexpr bool PAGED = FLAGS_ & SM90_PAGED, TWICE = FLAGS_ & SM90_TWICE;
-  static constexpr int THREADS = 128 * (WGS + 1), FEEDERS = PAGED ? 4 : 1; /* producer threads */
+  static constexpr int THREADS = 128 * (WGS + 1), CTAS = CTAS_; /* CTAs of an SM */
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, V_BYTES = KN * DV * 2;
   static constexpr int Q0 = 0, K0 = Q0 + QSTAGES * Q_BYTES, V0 = K0 + STAGES * K_BYTES;
   static constexpr int BARS = V0 + STAGES * V_BYTES;

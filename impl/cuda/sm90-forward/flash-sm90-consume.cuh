@@ -7,31 +7,60 @@
 
 #include "impl/cuda/sm90-forward/flash-sm90-store.cuh"
 
-enum sm90_next { SM90_END, SM90_EMPTY, SM90_WORK };
-
-/* Waits for the count-th tile: none, one without keys, or work. */
+/* Waits for the count-th tile; false: there is none. */
 template <class C>
-SM90_DEV enum sm90_next sm90_peek(const sm90_lane &w, const sm90_params &p, int count, sm90_walk &k)
+SM90_DEV bool sm90_peek(const sm90_lane &w, const sm90_params &p, int count, sm90_walk &k, int &hi)
 {
   mbar_wait(w.smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
   const sm90_tile t = sm90_read<C>(w.smem, count);
   if (sm90_uniform(t.m0) < 0)
-    return SM90_END;
+    return false;
   k = sm90_start<C>(w, p, t);
-  return k.lo < k.n ? SM90_WORK : SM90_EMPTY;
+  hi = sm90_uniform(t.hi);
+  return true;
 }
 
-/* Goes to the next tile that has keys; those without are written on the way.  False: none left. */
+/* Gives back, unused, the slots of the tile's steps that none of this warpgroup's rows sees: keys
+ * to the right of them, or all where the rows lie behind the last one.  The warps stay together,
+ * lest one miss two phases of a barrier. */
 template <class C>
-SM90_DEV bool sm90_advance(const sm90_lane &w, const sm90_params &p, int &count, sm90_walk &k)
+SM90_DEV void sm90_skip(const sm90_lane &w, const sm90_walk &k, int hi, sm90_ring<C::STAGES> &r)
 {
-  for (;;) {
-    const enum sm90_next next = sm90_peek<C>(w, p, ++count, k);
-    if (next != SM90_EMPTY)
-      return next == SM90_WORK;
+#pragma unroll 1
+  for (int n = hi - 1; n >= k.n; n--) {
+    mbar_wait(w.smem + C::K_FULL + 8 * r.slot(), r.phase());
+    mbar_wait(w.smem + C::V_FULL + 8 * r.slot(), r.phase());
+    named_sync(SM90_TOGETHER + w.wg, 128);
+    sm90_release(w, C::K_EMPTY + 8 * r.slot());
+    sm90_release(w, C::V_EMPTY + 8 * r.slot());
+    if (n > k.lo) {
+      sm90_take_turn<C>(w);
+      sm90_pass_turn<C>(w);
+    }
+    r = r.next();
+  }
+}
+
+/* Goes to the next tile in which this warpgroup has keys; its rows of the others are written on the
+ * way.  False: none left. */
+template <class C>
+SM90_DEV bool sm90_advance(const sm90_lane &w, const sm90_params &p, int &count, sm90_walk &k,
+                           sm90_ring<C::STAGES> &r, sm90_ring<C::QSTAGES> &qr,
+                           uint32_t (&Q)[C::D / 4])
+{
+  int hi;
+  while (sm90_peek<C>(w, p, ++count, k, hi)) {
+    sm90_skip<C>(w, k, hi, r);
+    if (k.lo < k.n)
+      return true;
+    if (k.lo < hi) {
+      sm90_take_q<C>(w, qr, Q);
+      sm90_drop_q<C>(w, qr);
+    }
     sm90_store_empty<C>(w, p, sm90_read<C>(w.smem, count));
     sm90_forget<C>(w, count);
   }
+  return false;
 }
 
 SM90_DEV sm90_rows sm90_fresh()
@@ -105,7 +134,7 @@ SM90_DEV void sm90_consume(const sm90_lane &w, const sm90_params &p)
   sm90_rows s;
   sm90_walk k;
   int count = -1;
-  while (sm90_advance<C>(w, p, count, k)) {
+  while (sm90_advance<C>(w, p, count, k, r, qr, Q)) {
     sm90_take_q<C>(w, qr, Q);
     k.n--;
     sm90_qk<C>(w, S, Q, qr.slot(), r, false);

@@ -66,20 +66,23 @@ SM90_DEV void sm90_drop_q(const sm90_lane &w, sm90_ring<C::QSTAGES> &qr)
   qr = qr.next();
 }
 
+/* Named barriers: one a warpgroup for its turn, one for its warps. */
+enum { SM90_TURN = 1, SM90_TOGETHER = 8 };
+
 /* Waits for this warpgroup's turn to issue.  Its products run in one piece, so that its softmax
  * falls beside the others' products. */
 template <class C>
 SM90_DEV void sm90_take_turn(const sm90_lane &w)
 {
   if (C::TURNS)
-    named_sync(1 + w.wg, 256);
+    named_sync(SM90_TURN + w.wg, 256);
 }
 
 template <class C>
 SM90_DEV void sm90_pass_turn(const sm90_lane &w)
 {
   if (C::TURNS)
-    named_arrive(w.wg == C::WGS - 1 ? 1 : 2 + w.wg, 256);
+    named_arrive(SM90_TURN + (w.wg + 1) % C::WGS, 256);
 }
 
 /* A descriptor's base, equal in all lanes.  By way of redux.sync it lands in a uniform register,

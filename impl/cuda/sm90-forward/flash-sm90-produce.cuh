@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flash-sm90-produce.cuh - the producer: takes tiles, and lets TMA fill the rings of Q, K and V,
- * from a contiguous tensor or from pages.
+ * flash-sm90-produce.cuh - the producer: takes tiles, and lets TMA fill the rings of Q, K and V
+ * from contiguous tensors.
  */
 #ifndef IMPL_CUDA_FLASH_SM90_PRODUCE_CUH
 #define IMPL_CUDA_FLASH_SM90_PRODUCE_CUH
@@ -30,65 +30,15 @@ SM90_DEV void sm90_load(uint32_t dst, const CUtensorMap *map, uint32_t bar, int 
       tma_load_4d(dst + i * ROWS * 128, map, bar, 64 * i, row, head, batch);
 }
 
-/* Entry of the block table for a key; the first for one behind the end, for the rest of a row may
- * be anything. */
-SM90_DEV const int32_t *sm90_entry(const sm90_params &p, const sm90_tile &t, int key)
-{
-  return p.block_table + t.seq * p.table_stride + (key < t.sk ? key / p.page : 0);
-}
-
-/* Brings the entry into L1. */
-SM90_DEV void sm90_touch(const sm90_params &p, const sm90_tile &t, int key)
-{
-  asm volatile("{\n.reg .s32 x;\nld.global.nc.s32 x, [%0];\n}" ::"l"(sm90_entry(p, t, key)));
-}
-
-/* Loads a feeder's boxes of tile n of the keys of t into their slot, once the consumers have given
- * that back; the number of the first page is there when the slot is.  The rows behind the end of
- * the sequence lie outside the map and read as zero: they are rows of the page that ends where the
- * keys do.  A box without keys loads the first of all keys, for one that lies wholly outside makes
- * TMA touch the map's base address, where nothing need be; that key is masked. */
-template <class C, int W>
-SM90_DEV void sm90_load_pages(const sm90_params &p, const sm90_tile &t, int width, int head, int n,
-                              uint32_t dst, uint32_t full, int parity, const CUtensorMap *map,
-                              int feeder)
-{
-  const int end = (n + 1) * C::KN;
-  int key = n * C::KN + feeder * p.box;
-  if (key >= end)
-    return;
-  const int panels = sm90_panels<W>(width);
-  int page = __ldg(sm90_entry(p, t, key));
-  mbar_wait(full + 8 * C::STAGES, parity);
-  if (feeder == 0)
-    mbar_expect(full, C::KN * 128 * panels);
-#pragma unroll 1
-  for (dst += feeder * p.box * 128; key < end; dst += C::FEEDERS * p.box * 128) {
-    const int here = page, there = max(1, min(p.box, t.sk - key));
-    const int stop = (key < t.sk ? key % p.page : 0) + there;
-    key += C::FEEDERS * p.box;
-    if (key < end)
-      page = __ldg(sm90_entry(p, t, key));
-#pragma unroll
-    for (int i = 0; i < W / 64; i++)
-      if (i < panels)
-        tma_load_5d(dst + i * C::KN * 128, map, full, 64 * i, p.page - there, head, stop, here);
-  }
-}
-
 /* Loads tile n of the keys of t into its slot, once the consumers have given that back.  A packed
  * tensor's map has rows [0, max) of a sequence that ends at row max, and the end of the sequence in
  * the packed tensor as its last coordinate: what lies beyond reads as zero. */
 template <class C, int W>
 SM90_DEV void sm90_load_kv(const sm90_params &p, const sm90_tile &t, int width, int head, int n,
                            uint32_t tiles, uint32_t bars, sm90_ring<C::STAGES> r,
-                           const CUtensorMap *map, int feeder = 0)
+                           const CUtensorMap *map)
 {
   const uint32_t dst = tiles + r.slot() * C::KN * W * 2, full = bars + 8 * r.slot();
-  if (C::PAGED) {
-    sm90_load_pages<C, W>(p, t, width, head, n, dst, full, r.phase() ^ 1, map, feeder);
-    return;
-  }
   const int row = n * C::KN + (p.items ? p.sk - t.sk : 0);
   const int batch = p.items ? p.cu_k[t.seq + 1] : t.seq;
   mbar_wait(full + 8 * C::STAGES, r.phase() ^ 1);
@@ -125,7 +75,7 @@ SM90_DEV void sm90_produce(uint32_t smem, const CUtensorMap *mq, const CUtensorM
         n = atomicAdd(p.counter, 1) + gridDim.x;
       sm90_load_kv<C, C::D>(p, t, p.d, head, i, smem + C::K0, smem + C::K_FULL, r, mk);
       if (i == t.hi - 1) {
-        sm90_load_q<C>(smem, mq, p, C::PAGED ? sm90_read<C>(smem, count) : t, qr);
+        sm90_load_q<C>(smem, mq, p, t, qr);
         qr = qr.next();
       } else {
         sm90_load_kv<C, C::DV>(p, t, p.dv, head, i + 1, smem + C::V0, smem + C::V_FULL, r.before(),
@@ -138,35 +88,6 @@ SM90_DEV void sm90_produce(uint32_t smem, const CUtensorMap *mq, const CUtensorM
                              mv);
     else if (p.counter)
       n = atomicAdd(p.counter, 1) + gridDim.x;
-  }
-}
-
-/* The other feeders of a paged cache: told of the tiles as the consumers are, they load boxes in
- * the same order. */
-template <class C>
-SM90_DEV void sm90_feed(uint32_t smem, const CUtensorMap *mk, const CUtensorMap *mv,
-                        const sm90_params &p, int feeder)
-{
-  sm90_ring<C::STAGES> r = {};
-  for (int count = 0;; count++) {
-    mbar_wait(smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
-    const sm90_tile t = sm90_read<C>(smem, count);
-    if (t.m0 < 0)
-      break;
-    const int head = t.head / p.group;
-#pragma unroll 1
-    for (int i = t.hi - 1; i >= t.lo - 1; i--) {
-      if (i >= t.lo)
-        sm90_load_kv<C, C::D>(p, t, p.d, head, i, smem + C::K0, smem + C::K_FULL, r, mk, feeder);
-      if (i > t.lo)
-        sm90_touch(p, t, (i - 1) * C::KN);
-      if (i < t.hi - 1)
-        sm90_load_kv<C, C::DV>(p, t, p.dv, head, i + 1, smem + C::V0, smem + C::V_FULL, r.before(),
-                               mv, feeder);
-      if (i >= t.lo)
-        r = r.next();
-    }
-    mbar_arrive(smem + C::BOX_EMPTY + 8 * (rederive(count) % SM90_BOXES));
   }
 }
 

@@ -9,8 +9,8 @@
 #include "impl/cuda/sm90-forward/flash-sm90-issue.cuh"
 #include "impl/dropout.h"
 
-/* Where this warpgroup is in the keys: steps n = hi - 1 .. lo; those >= right or < left need a
- * mask. */
+/* Where this warpgroup is in the keys: steps n - 1 .. lo, which start where its last row sees its
+ * last key; those >= right or < left need a mask. */
 struct sm90_walk {
   int n, lo, right, left;
 };
@@ -19,8 +19,10 @@ template <class C>
 SM90_DEV sm90_walk sm90_start(const sm90_lane &w, const sm90_params &p, const sm90_tile &t)
 {
   const int first = t.m0 + 64 * w.wg + sm90_shift(p, t.sq, t.sk);
+  const int rows = min(64, t.sq - t.m0 - 64 * w.wg);
+  const int end = rows > 0 ? max(0, min(t.sk, first + rows + p.right)) : 0;
   sm90_walk k;
-  k.n = sm90_uniform(t.hi);
+  k.n = sm90_uniform(max(t.lo, min(t.hi, (end + C::KN - 1) / C::KN)));
   k.lo = sm90_uniform(t.lo);
   k.right = sm90_uniform(max(0, min(t.sk, first + p.right + 1)) / C::KN);
   k.left = sm90_uniform((max(0, first + 63 - p.left) + C::KN - 1) / C::KN);

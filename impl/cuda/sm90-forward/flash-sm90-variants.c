@@ -34,13 +34,22 @@ static bool takes(const struct sm90_kernel *k, const struct attn_problem *p)
          k->paged == (p->page > 0) && p->d <= k->d && p->dv <= k->dv;
 }
 
-/* The first that takes the problem, and is the fastest of its table as far as lengths decide. */
-static const struct sm90_kernel *own_choice(const struct attn_problem *p)
+static bool suits(const struct sm90_kernel *k, const struct attn_problem *p,
+                  const struct attn_device *dev)
+{
+  bool mask = p->mask != ATTN_MASK_NONE;
+  int64_t at_once = (int64_t)k->ctas * dev->multiprocessors;
+  return (!k->most_sk || p->sk <= k->most_sk) && (!k->masked || mask) &&
+         (!k->few || attn_flash_sm90_tiles(p, k) <= (mask ? 2 : 1) * at_once);
+}
+
+/* The first that takes the problem, and is the fastest of its table as far as its size decides. */
+static const struct sm90_kernel *own_choice(const struct attn_problem *p,
+                                            const struct attn_device *dev)
 {
   const struct sm90_kernel *k;
   for (int i = 0; (k = row(i)); i++)
-    if (takes(k, p) && (!k->most_sk || p->sk <= k->most_sk) &&
-        (!k->masked || p->mask != ATTN_MASK_NONE))
+    if (takes(k, p) && suits(k, p, dev))
       return k;
   return NULL;
 }
@@ -54,7 +63,7 @@ static bool rivals(const struct sm90_kernel *k, const struct sm90_kernel *own,
 const struct sm90_kernel *attn_flash_sm90_choose(const struct attn_problem *p,
                                                  const struct attn_device *dev)
 {
-  const struct sm90_kernel *k, *own = own_choice(p);
+  const struct sm90_kernel *k, *own = own_choice(p, dev);
   const char *wanted = own ? attn_wanted(dev, SM90_NAME, p) : NULL;
   for (int i = 0; wanted && (k = row(i)); i++)
     if (rivals(k, own, p) && !strcmp(k->name, wanted))

@@ -6,7 +6,8 @@
  * A persistent CTA is one producer thread and WGS consumer warpgroups of 64 query rows each.
  *   producer   takes the next tile (row block x head), tells the consumers through a four-slot
  *              mailbox, and lets TMA fill shared memory: K0, Q, K1, V0, K2, V1 ...; K and V have
- *              rings of STAGES tiles with a full and an empty mbarrier a slot
+ *              rings of STAGES tiles with a full and an empty mbarrier a slot.  Of a paged cache,
+ *              up to four warps load (flash-sm90-pages.cuh)
  *   consumers  walk the keys from right to left.  Each step issues S = Q K^T for the next tile and
  *              O += P V for the present one back to back, does softmax on S while P V runs, and
  *              only then packs P and rescales O
@@ -14,18 +15,16 @@
  * The running maximum is kept unless it grew by more than 8 in log2 units: P stays below 2^8, and
  * most steps need no rescaling of O.  Masks cost one uniform branch a step where there is none to
  * apply.  Tiles start at the right end with the longest rows first, in sections of heads whose K
- * and V stay in L2.
- *
- * A paged cache: the producer loads a tile of keys box by box, a box being the rows that a page and
- * a tile have in common (their greatest common divisor, 8 at least: a swizzle's period), and looks
- * the next page up while TMA loads from the present one.  Slots behind the end of a sequence lie
- * outside the map and become zeros, entries behind the end of the table's row are not read.
+ * and V stay in L2.  A warpgroup leaves out the steps whose keys lie to the right of what its rows
+ * see, and rows behind the last one altogether (sm90_skip).
  *
  * head_dim  tile     stages  registers           shared memory  what else
  *      64   192x128  3       32 / 160 (3 groups)      147,776   SM90_TURNS, SM90_TWICE, two Q slots
  *     128   128x128  3       40 / 232                 229,696   SM90_QREG, SM90_GUARD; up to 1024
  *                                                               keys SM90_TURNS, too; paged
  *                                                               SM90_TWICE, 56 / 224
+ *           64x64  3       40 / 216                 115,008   SM90_QREG, SM90_GUARD, two CTAs an
+ *                                                               SM: where row blocks are few
  *     256   128x80   2       40 / 232                 229,664   SM90_GUARD; paged SM90_TWICE
  *
  * What the steps gained, H200, bf16, rested, medians, TFLOP/s full / causal (16,384 tokens, 2048
@@ -35,8 +34,8 @@
  *   softmax beside P V (sm90_await_v)                         -      707 / 687  829 / 788
  *   SM90_GUARD                                                -      752 / 733  833 / 790
  *   the pipeline runs on across row blocks                532 / 491  744 / 706  825 / 782
- *   SM90_EARLY, two stages, uniform descriptors           533 / 495  740 / 710      -
- *   SM90_EARLY, three stages, SM90_TURNS                  531 / 501      -          -
+ *   EARLY, two stages, uniform descriptors                533 / 495  740 / 710      -
+ *   EARLY, three stages, SM90_TURNS                       531 / 501      -          -
  *   cuDNN 9.14                                            556 / 502  677 / 621  741 / 623
  * At all lengths, lines between rules in one run (of several, entries take turns; who comes first
  * gains up to 1.5 %):
@@ -52,17 +51,33 @@
  *            three stages               508 / 310    691 / 579    752 / 726    761 / 757  ships
  *            three stages, TURNS        511 / 315    684 / 572    742 / 713    751 / 744  to 1024
  *            cuDNN                      491 / 302    627 / 502    677 / 613    683 / 637
+ * With sm90_skip and the early launch of the careful kernel, in us (and speed against cuDNN, before
+ * and after), 16,384 tokens:
+ *                          512                 2048                8192               16384
+ *   d = 64   causal  143 (.98, 1.14)     314 (1.04, 1.12)     980 (1.08, 1.12)         -
+ *            full    185 (.97,  .98)     524 (1.04, 1.04)          -                   -
+ *   d = 128  causal  107 (.98,  .98)     232 (1.12, 1.13)     733 (    , 1.19)         -
+ *   d = 256  causal       -              219 (1.14, 1.16)     683 (1.22, 1.25)    1308 (1.23, 1.26)
+ *            full         -              365 (1.09, 1.10)    1320 (1.11, 1.11)    2591 (1.11, 1.12)
+ * The early launch alone is worth 1 us.  64x64 against 128x128 with turns, 512 tokens, speed
+ * against cuDNN: 32 heads on 8 causal 1.08 and 1.00, full 1.02 and 1.00; 64 heads on 8 causal 1.15
+ * and 1.07, full, where a second wave begins, .97 and 1.00; 32 sequences causal .88 and .98.
  *
  * What lost, at 8192 (reasons that were not measured have a question mark):
  *   d = 64, across row blocks with turns: 521 / 490; with three stages, too: 503 / 475
  *   d = 64, two groups: 128x192 with GUARD 495 / 471, 128x128 453 / 449
  *   d = 64, P through shared memory: 444 / 421, 192 keys 456 / 434 with spills
  *   d = 64, S twice, the next step's Q K^T before softmax: two groups of 128 keys 438 / 435, three
- * of 80 445 / 424, three of 64 416 / 395 d = 64 with GUARD: sm90_again spills 88 bytes or more at
- * 160 registers, from shared memory, too d = 64, some exponentials by polynomial: 377 to 488 (more
- * instructions to issue?) ex2.f16x2: 16 cycles a warp instruction, ex2.f32 8, so the rate is the
- * same d = 128, 128x176 with Q in shared memory: 738 / 711; at 512 causal 260 against 308 counters
- * that the last CTA zeroes instead of a memset: 290 against 291 at 512 causal, d = 128
+ *     of 80 445 / 424, three of 64 416 / 395
+ *   d = 64 with GUARD: sm90_again spills 88 bytes or more at 160 registers, from shared memory, too
+ *   d = 64, some exponentials by polynomial: 377 to 488 (more instructions to issue?)
+ *   ex2.f16x2: 16 cycles a warp instruction, ex2.f32 8, so the rate is the same
+ *   d = 128, 128x176 with Q in shared memory: 738 / 711; at 512 causal 260 against 308
+ *   counters that the last CTA zeroes instead of a memset: 290 against 291 at 512 causal, d = 128
+ *   EARLY (the next row block's first Q K^T beside the store of O): nothing once TWICE was there
+ *   d = 128, three groups 192x80 with TURNS, TWICE: 1.21 of cuDNN at 8192 causal against 1.19, 1.11
+ *     against 1.13 at 2048, .92 against .98 at 512
+ *   the first tile decoded before the barriers are made: nothing, at 512 and one wave, too
  *
  * Where d = 64 spends its time, in cycles a step of a warpgroup, of roles alone in one SM: softmax
  * of one, two, three groups 776, 1106, 1594 (512 a group are the exponentials' bound), Q K^T and P
@@ -70,14 +85,23 @@
  * and 1339.  Three groups that do all of it, without loads, masks and barriers: 2304 a round, in
  * turns or not, which at 1755 MHz were 632 TFLOP/s.
  *
- * Pages, against the same problem contiguous (32 heads on 8, 1024 queries on 8192 keys, causal):
- *                                    8     16     64    128
- *   d = 128  one thread loads      .26    .44    .87    .94
- *            four threads          .36    .59    .85    .85
- *   d = 64   one thread              -    .53      -    .95
- *            four threads            -    .64      -    .91
- * A box costs its thread some 300 cycles (the divisions by the page share a pipe with the
- * exponentials?).
+ * Pages, against the same problem contiguous (32 heads on 8, 1024 queries on 8192 keys, causal), in
+ * one run or two:
+ *                                                8         16         64        128
+ *   d = 128  one thread, divisions              .26        .44        .87        .94
+ *            a thread of four warps each        .36        .59        .85        .85
+ *            lanes own boxes, one warp          .47    .71, .74   .95, .97   .96, .97   ships
+ *            two warps                          .73    .89, .90   .96, .97   .96, .97
+ *            four warps                         .91    .95, .96   .96, .97   .96, .97
+ *   d = 64   one warp                           .67    .89, .90   .95, .98   .95, .99   ships
+ *            four warps                         .97    .95, .98   .95, .99   .95, .99
+ *   d = 256  one warp                           .46    .70, .73   .71, .74   .71, .74   ships
+ *            four warps                         .89        .95        .95        .95
+ * More warps than one hang at d = 128 on 8192 queries (short row blocks, the mailbox full), with
+ * and without the careful kernel's early launch, not with a slower loop of waiting; d = 64 and 256
+ * were not seen to.  TMA alone takes 322 cycles and 50 an instruction of one warp for a tile of 32
+ * KB; with all SMs at it, L2 gives one in 900 at best, which boxes of 8 rows reach with four warps,
+ * of 16 with two.
  *
  * Accumulator of a warpgroup: thread lane of warp w holds rows 16w + lane/4 and that + 8, columns
  * 8j + 2(lane%4) + {0,1}, at [4j + 2*half + {0,1}].
@@ -86,7 +110,7 @@
 #define IMPL_CUDA_FLASH_SM90_CUH
 
 #include "impl/cuda/sm90-forward/flash-sm90-consume.cuh"
-#include "impl/cuda/sm90-forward/flash-sm90-produce.cuh"
+#include "impl/cuda/sm90-forward/flash-sm90-pages.cuh"
 
 /* Zeroes the panels of tiles that are never loaded. */
 template <int THREADS, int ROWS, int W>
@@ -103,7 +127,7 @@ SM90_DEV void sm90_clear_panels(uint32_t tiles, int n, int width)
 }
 
 template <class C>
-SM90_DEV void sm90_init_barriers(uint32_t smem)
+SM90_DEV void sm90_init_barriers(uint32_t smem, const sm90_params &p)
 {
   for (int i = 0; i < C::QSTAGES; i++) {
     mbar_init(smem + C::Q_FULL + 8 * i, 1);
@@ -117,7 +141,7 @@ SM90_DEV void sm90_init_barriers(uint32_t smem)
   }
   for (int i = 0; i < SM90_BOXES; i++) {
     mbar_init(smem + C::BOX_FULL + 8 * i, 1);
-    mbar_init(smem + C::BOX_EMPTY + 8 * i, 4 * C::WGS + C::FEEDERS - 1);
+    mbar_init(smem + C::BOX_EMPTY + 8 * i, 4 * C::WGS + (C::PAGED ? p.feeders - 1 : 0));
   }
   mbar_init_fence();
 }
@@ -127,14 +151,16 @@ template <class C>
 SM90_DEV void sm90_be_producer(uint32_t smem, const CUtensorMap *mq, const CUtensorMap *mk,
                                const CUtensorMap *mv, const sm90_params &p)
 {
+  const int warp = sm90_uniform(threadIdx.x / 32);
   if (threadIdx.x == 0) {
     tma_prefetch_map(mq);
     tma_prefetch_map(mk);
     tma_prefetch_map(mv);
-    sm90_produce<C>(smem, mq, mk, mv, p);
-  } else if (C::PAGED && threadIdx.x % 32 == 0) {
-    sm90_feed<C>(smem, mk, mv, p, threadIdx.x / 32);
   }
+  if (C::PAGED && warp < p.feeders)
+    sm90_feed<C>(smem, mq, mk, mv, p, warp);
+  else if (!C::PAGED && threadIdx.x == 0)
+    sm90_produce<C>(smem, mq, mk, mv, p);
 }
 
 /* A thread of consumer warpgroup wg. */
@@ -153,17 +179,30 @@ SM90_DEV void sm90_be_consumer(uint32_t smem, const sm90_params &p, int wg)
   sm90_consume<C>(w, p);
 }
 
+/* Is there anything to do?  A careful kernel begins beside the end of the one whose lost rows it
+ * would do again. */
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
+SM90_DEV bool sm90_wanted(const sm90_params &p)
+{
+  if (C::TWICE)
+    grid_launch_next();
+  if (C::TWICE || !p.lost)
+    return true;
+  grid_await_previous();
+  return *(volatile const int32_t *)p.lost == p.token;
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, C::CTAS)
     flash_sm90(const __grid_constant__ CUtensorMap mq, const __grid_constant__ CUtensorMap mk,
                const __grid_constant__ CUtensorMap mv, const __grid_constant__ sm90_params p)
 {
   extern __shared__ __align__(1024) uint8_t shared[];
-  if (!C::TWICE && p.lost && *p.lost != p.token)
+  if (!sm90_wanted<C>(p))
     return;
   const uint32_t smem = rederive(smem_addr(shared));
   if (threadIdx.x == 0)
-    sm90_init_barriers<C>(smem);
+    sm90_init_barriers<C>(smem, p);
   sm90_clear_panels<C::THREADS, C::KM, C::D>(smem + C::Q0, C::QSTAGES, p.d);
   sm90_clear_panels<C::THREADS, C::KN, C::D>(smem + C::K0, C::STAGES, p.d);
   sm90_clear_panels<C::THREADS, C::KN, C::DV>(smem + C::V0, C::STAGES, p.dv);
@@ -205,6 +244,7 @@ static sm90_kernel sm90_row(const char *name, int most_sk = 0)
   k.km = C::KM;
   k.kn = C::KN;
   k.threads = C::THREADS;
+  k.ctas = C::CTAS;
   k.smem = C::SMEM;
   k.stages = C::STAGES;
   /* Each warpgroup reads all of K and V, and its rows of Q unless it holds them; TMA writes. */

@@ -33,8 +33,11 @@ struct sm90_params {
   /* pages: the table, tokens in the cache of each sequence */
   const int32_t *block_table, *seqlens_k;
   int64_t table_stride;
-  int32_t page, box; /* tokens of a page; rows that TMA loads at once, of one page */
-  int32_t *lost;     /* becomes token if a row needs the careful kernel; NULL: none will follow */
+  int32_t page, box;   /* tokens of a page; rows that TMA loads at once, of one page */
+  uint32_t page_magic; /* key / page = (key >> 3) * page_magic >> page_shift */
+  int32_t page_shift;
+  int32_t feeders; /* warps that load boxes, a power of two */
+  int32_t *lost;   /* becomes token if a row needs the careful kernel; NULL: none will follow */
   int32_t token;
   int32_t *counter; /* how many tiles beyond the grid were claimed; NULL: strided statically */
   int32_t *items;   /* ragged: how many row blocks; NULL: uniform */
@@ -63,9 +66,11 @@ struct sm90_kernel {
   bool score, drop; /* with softcap and ALiBi; with dropout */
   bool paged;
   bool masked; /* for problems with a mask alone */
+  bool few;    /* for problems whose row blocks run all at once, or in two turns under a mask */
   int d, dv;   /* the widest heads it takes */
   int km, kn;  /* tile: query rows, keys */
   int threads, smem;
+  int ctas;                 /* of an SM at a time */
   int stages;               /* tiles of K and V in flight */
   int step_smem, tile_smem; /* bytes of shared memory read and written for a step, a row block */
   int most_sk;              /* keys up to which it is the fastest; 0: any number */
@@ -100,6 +105,8 @@ int attn_flash_sm90_variant(const struct attn_problem *p, const struct attn_devi
 /* Fills what depends on the problem and the variant; false if the tiles exceed 32 bits. */
 bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
                           const struct sm90_kernel *k, struct sm90_plan *plan);
+/* Row blocks of all heads. */
+int64_t attn_flash_sm90_tiles(const struct attn_problem *p, const struct sm90_kernel *k);
 size_t attn_flash_sm90_workspace(const struct attn_problem *p, const struct sm90_kernel *k);
 int attn_flash_sm90_launch(struct sm90_plan *plan, const struct attn_args *args,
                            cudaStream_t stream);
