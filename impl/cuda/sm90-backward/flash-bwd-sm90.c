@@ -33,6 +33,14 @@ static int64_t padded_total(const struct attn_problem *p, int km)
   return padded_rows(p, km) * p->hq * (p->nruns ? 1 : p->b);
 }
 
+/* Does a panel of 64 columns of the tile lie wholly outside a tensor so wide?  The kernels load it
+ * all the same, and then TMA touches the map's base address, which for packed tensors lies before
+ * the tensor. */
+static bool panel_outside(const struct bwd90_kernel *k, int64_t width)
+{
+  return width + 64 <= k->d;
+}
+
 const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
                                             const struct attn_device *dev)
 {
@@ -54,6 +62,8 @@ const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
   k = attn_flash_bwd_sm90_choose(p, dev);
   if (!k)
     return "no tile for this head dim";
+  if (p->nruns && (panel_outside(k, p->d) || panel_outside(k, p->dv)))
+    return "packed sequences whose head dims leave 64 columns of the tile empty";
   if (padded_total(p, k->km) > INT32_MAX || p->b * p->hkv * ceil_div(p->sk, k->kn) > INT32_MAX ||
       p->b * p->hq * ceil_div(p->sq, k->km) > INT32_MAX)
     return "more than 2^31 - 1 rows or tiles";
