@@ -138,12 +138,13 @@ static void write_evidence(const struct tune_point *p, FILE *f)
   fprintf(f, "\n");
 }
 
-/* Halfway between two points, in the logarithm. */
+/* Halfway to the next point, in the logarithm; behind the last an octave. */
 static void bound(struct choice *c, enum condition i, const struct tune_point *p,
                   const struct tune_point *next)
 {
+  double x = p->key.value[i];
   c->given |= 1u << i;
-  c->key.value[i] = floor(sqrt(p->key.value[i] * next->key.value[i]));
+  c->key.value[i] = floor(next ? sqrt(x * next->key.value[i]) : 2 * x);
 }
 
 /* Points of one class: a line for each stretch of keys with one winner. next: the point behind
@@ -159,8 +160,7 @@ static void write_class(const struct tune_point *p, int n, const struct tune_poi
       continue;
     if (next && alike(p, next, 2))
       bound(&c, CHOICE_ROWS, p, next);
-    if (i + 1 < n)
-      bound(&c, CHOICE_KEYS, &p[i], &p[i + 1]);
+    bound(&c, CHOICE_KEYS, &p[i], i + 1 < n ? &p[i + 1] : NULL);
     snprintf(c.impl, sizeof c.impl, "%s", p[i].impl);
     snprintf(c.variant, sizeof c.variant, "%s", winner(&p[i]));
     choice_print(&c, f);

@@ -27,16 +27,16 @@ says '^choices: .*/t.tune' "says where the table is"
 is "$(grep -c 'own choice' "$dir/out")" 2 "a point for each size, of what has a choice alone"
 rules=$(sed -n 's/^tune/tune/p' "$dir/t.tune")
 is "$rules" "tune/work op=fwd d<=8 mask=none options=0 pages=0 keys<=90 -> short
-tune/work op=fwd d<=8 mask=none options=0 pages=0 -> steady" \
+tune/work op=fwd d<=8 mask=none options=0 pages=0 keys<=512 -> steady" \
   "each variant where it is the fastest, up to the middle of 32 and 256 keys"
 says '^device = ' "for the device" t.tune
 is "$(grep -c '^# op=fwd.*: steady [0-9.]* ms, short [0-9.]* ms$' "$dir/t.tune")" 2 \
   "with the times that it rests on"
 bench tune $work --quick --rest 0 --out "$dir/r.tune" \
   "$few dtype=bf16" "$many dtype=bf16" 'hq=1 s=32 d=8 dtype=bf16'
-is "$(sed -n 's/^tune.*pages=0 //p' "$dir/r.tune")" "rows<=90 -> short
+is "$(sed -n 's/^tune.*pages=0 //p' "$dir/r.tune")" "rows<=90 keys<=64 -> short
 keys<=90 -> short
--> steady" "few rows and many are apart, too: the lines of the fewest come first"
+keys<=512 -> steady" "few rows and many are apart, too: the lines of the fewest come first"
 bench tune $work --quick --rest 0 --out "$dir/w.tune" "hq=1 s=256 d=8 dtype=fp32"
 is $? 1 "a variant that is wrong: exit 1"
 is "$(sed -n 's/^tune.*-> //p' "$dir/w.tune")" steady "and it is not chosen, however fast"
