@@ -87,9 +87,12 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-backward/flash-bwd-sm90-d256-options.cu \
   impl/cuda/sm90-backward/flash-bwd-sm90-d256-twopass.cu \
   impl/cuda/sm90-backward/flash-bwd-sm90-ends.cuh \
+  impl/cuda/sm90-backward/flash-bwd-sm90-load.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-options.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-roles.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-split.cuh \
+  impl/cuda/sm90-backward/flash-bwd-sm90-split-dq.cuh \
+  impl/cuda/sm90-backward/flash-bwd-sm90-split-tile.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-twopass.cuh \
   impl/cuda/sm90-forward/flash-sm90.c \
   impl/cuda/sm90-forward/flash-sm90-variants.c \

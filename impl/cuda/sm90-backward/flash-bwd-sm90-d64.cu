@@ -7,7 +7,7 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-split.cuh"
 
 template <class T>
-using tile = bwd90_split<T, 64, 128, 24, 240, 0, 3>;
+using tile = bwd90_split<T, 64, 128, 24, 240, 0, 4>;
 
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d64[] = {
     bwd90_split_row<tile<__nv_bfloat16>>("128x128", BWD90_ALL),

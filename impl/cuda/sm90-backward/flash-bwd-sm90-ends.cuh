@@ -7,7 +7,7 @@
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_ENDS_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_ENDS_CUH
 
-#include "impl/cuda/sm90-backward/flash-bwd-sm90.cuh"
+#include "impl/cuda/sm90-backward/flash-bwd-sm90-load.cuh"
 
 /* ---- epilogue -------------------------------------------------------------------------------- */
 
@@ -49,27 +49,36 @@ SM90_DEV void bwd90_store_kv(const attn_tensor &out, const volatile bwd90_tile *
 
 /* ---- shared key blocks ----------------------------------------------------------------------- */
 
-/* Where a warpgroup's sums of a part lie; at: 0 dV or 1 dK, and the warpgroup's place within. */
-template <class C>
-SM90_DEV float *bwd90_part(const bwd90_params &p, int part, int at)
+/* The number of a shared key block. */
+SM90_DEV int bwd90_shared_block(const bwd90_params &p, const volatile bwd90_tile *t)
 {
-  const int64_t n = (int64_t)((blockIdx.x - p.whole) / p.parts) * (p.parts - 1) + part;
+  return (t->id - p.whole) / p.parts;
+}
+
+/* Where a warpgroup's sums of a part of a shared block lie; at: 0 dV or 1 dK, and the warpgroup's
+ * place within. */
+template <class C>
+SM90_DEV float *bwd90_part(const bwd90_params &p, int block, int part, int at)
+{
+  const int64_t n = (int64_t)block * (p.parts - 1) + part;
   return p.shared + n * 2 * C::KN * C::D + at * 64 * C::D + threadIdx.x % 128 * 4;
 }
 
 template <class C>
-SM90_DEV void bwd90_give_part(const bwd90_params &p, int part, int at, const float (&x)[C::D / 2])
+SM90_DEV void bwd90_give_part(const bwd90_params &p, int block, int part, int at,
+                              const float (&x)[C::D / 2])
 {
-  float *out = bwd90_part<C>(p, part, at);
+  float *out = bwd90_part<C>(p, block, part, at);
 #pragma unroll
   for (int j = 0; j < C::D / 8; j++)
     *(float4 *)(out + 512 * j) = make_float4(x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3]);
 }
 
 template <class C>
-SM90_DEV void bwd90_take_part(const bwd90_params &p, int part, int at, float (&x)[C::D / 2])
+SM90_DEV void bwd90_take_part(const bwd90_params &p, int block, int part, int at,
+                              float (&x)[C::D / 2])
 {
-  const float *in = bwd90_part<C>(p, part, at);
+  const float *in = bwd90_part<C>(p, block, part, at);
 #pragma unroll
   for (int j = 0; j < C::D / 8; j++) {
     const float4 y = __ldcg((const float4 *)(in + 512 * j));
@@ -81,18 +90,18 @@ SM90_DEV void bwd90_take_part(const bwd90_params &p, int part, int at, float (&x
 }
 
 /* A warpgroup whose part is given says so. */
-SM90_DEV void bwd90_gave_part(const bwd90_lane &w, const bwd90_params &p)
+SM90_DEV void bwd90_gave_part(const bwd90_lane &w, const bwd90_params &p, int block)
 {
   __threadfence();
   named_sync(2 + w.wg, 128);
   if (w.warp == 0 && w.lane == 0)
-    red_release(p.joined + (blockIdx.x - p.whole) / p.parts * 2 + w.wg, 1);
+    red_release(p.joined + block * 2 + w.wg, 1);
 }
 
 /* The last part waits for the others, whose blocks have all begun before its own. */
-SM90_DEV void bwd90_await_parts(const bwd90_lane &w, const bwd90_params &p)
+SM90_DEV void bwd90_await_parts(const bwd90_lane &w, const bwd90_params &p, int block)
 {
-  const int *joined = p.joined + (blockIdx.x - p.whole) / p.parts * 2 + w.wg;
+  const int *joined = p.joined + block * 2 + w.wg;
   if (w.warp == 0 && w.lane == 0)
     bwd90_await_turn(joined, p.parts - 1);
   named_sync(2 + w.wg, 128);
@@ -102,7 +111,7 @@ SM90_DEV void bwd90_await_parts(const bwd90_lane &w, const bwd90_params &p)
 
 /* A query block of one head. */
 struct bwd90_rows {
-  int m0, seq, head, sq, row_q;
+  int m0, seq, head, sq, sk, row_q;
   int acc; /* its first padded row */
 };
 
@@ -115,8 +124,16 @@ SM90_DEV bwd90_rows bwd90_rows_of(const bwd90_params &p, int km)
   r.head = head - r.seq * p.hq;
   r.row_q = p.cu_q ? p.cu_q[r.seq] : 0;
   r.sq = p.cu_q ? p.cu_q[r.seq + 1] - r.row_q : p.sq;
+  r.sk = p.cu_q ? p.cu_k[r.seq + 1] - p.cu_k[r.seq] : p.sk;
   r.acc = bwd90_acc(p, r.seq, r.row_q, km) + r.head * p.acc_sh + r.m0;
   return r;
+}
+
+/* Do the queries see any key?  If not, no key block adds to their dQ. */
+SM90_DEV bool bwd90_sees(const bwd90_params &p, const bwd90_rows &r, int km)
+{
+  const int shift = p.topleft ? 0 : r.sk - r.sq;
+  return r.sk > 0 && r.m0 + shift - p.left < r.sk && min(r.m0 + km, r.sq) + shift + p.right > 0;
 }
 
 static __device__ __forceinline__ float2 bwd90_unpack(__nv_bfloat16, uint32_t x)
@@ -153,7 +170,7 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
   const int t = threadIdx.x, lane = t % LANES, seq = p.cu_q ? 0 : r.seq;
   admit_next_kernel();
   if (blockIdx.x == 0)
-    for (int i = t; p.parts && i < 2 * BWD90_SHARED; i += BWD90_ROW_THREADS)
+    for (int i = t; i < BWD90_COUNTERS; i += BWD90_ROW_THREADS)
       p.joined[i] = 0;
   if (r.m0 >= r.sq)
     return;
@@ -178,12 +195,15 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
   }
   if (!C::DQ_ADDED)
     return;
+  int32_t *states = p.turns ? p.turns : p.firsts;
+  if (states && t < BWD90_TURNS)
+    states[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
+  if (states && bwd90_sees(p, r, C::KM))
+    return;
   float4 *acc = (float4 *)(p.dqacc + (int64_t)r.acc * C::D);
 #pragma unroll
   for (int i = t; i < C::KM * C::D / 4; i += BWD90_ROW_THREADS)
     acc[i] = make_float4(0, 0, 0, 0);
-  if (p.turns && t < BWD90_TURNS)
-    p.turns[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
 }
 
 /* Writes a warp's 16 columns x 2N rows of a transposed accumulator; row, col: its first. */
@@ -273,7 +293,9 @@ static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
           0,
           0,
           C::SCORE,
-          C::DROP};
+          C::DROP,
+          C::FIRSTS,
+          C::CLAIMS};
 }
 
 #endif

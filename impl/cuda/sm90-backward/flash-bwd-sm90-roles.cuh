@@ -15,8 +15,10 @@
  * Measured on an H200, bf16, TF/s without a mask and causal (two passes',
  * flash-bwd-sm90-twopass.cuh, in brackets): sequence 2k 408, 350 (397, 348); 8k 459, 448 (405,
  * 418), 1.24 and 1.09 of cuDNN's. With the scores of a step and its gradients one after another: 8k
- * 416, 411.  dQ in two halves of 64 columns, the first beside dK: 386, 385.  A step moves 64 KB of
- * Q and dO from L2 and adds 64 KB of dQ there, which is what bounds it.
+ * 416, 411.  From tile to tile: sequence 2k causal 356 beside 350.  Two blocks that load Q and dO
+ * for both, by multicast, wait for each other: 287, two passes at 8k 339 beside 406.  dQ in two
+ * halves of 64 columns, the first beside dK: 386, 385.  A step moves 64 KB of Q and dO from L2 and
+ * adds 64 KB of dQ there, which is what bounds it.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_ROLES_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_ROLES_CUH
@@ -27,6 +29,7 @@
 template <class T_, int PREGS_, int CREGS_, bool DQ_ADDED_, bool SCORE_ = false, bool DROP_ = false>
 struct bwd90_roles {
   typedef T_ T;
+  static constexpr bool CLAIMS = !SCORE_, FIRSTS = false;
   static constexpr bool DQ_ADDED = DQ_ADDED_, SCORE = SCORE_, DROP = DROP_;
   static constexpr bool DQ_ROWS = false, DQ_SWAPPED = false;
   static constexpr int D = 256, KM = 64, KN = 64, THREADS = 384;
@@ -38,15 +41,19 @@ struct bwd90_roles {
   static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
   static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, DS0 = DO0 + DOSTAGES * Q_BYTES;
   static constexpr int P0 = DS0 + DSSTAGES * DS_BYTES, LSE0 = P0 + PSTAGES * P_BYTES;
-  static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, BARS = DSUM0 + DOSTAGES * KM * 4;
+  static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, NOTES = 4;
+  static constexpr int NOTE0 = DSUM0 + DOSTAGES * KM * 4, BARS = NOTE0 + NOTES * 16;
   /* barriers, 8 bytes each */
   static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8;
-  static constexpr int Q_FULL = V_FULL + 8, Q_EMPTY = Q_FULL + 8 * QSTAGES;
+  static constexpr int K_EMPTY = V_FULL + 8, V_EMPTY = K_EMPTY + 8;
+  static constexpr int TILE_FULL = V_EMPTY + 8, TILE_EMPTY = TILE_FULL + 16;
+  static constexpr int TILE_LOADED = TILE_EMPTY + 16, Q_FULL = TILE_LOADED + 8,
+                       Q_EMPTY = Q_FULL + 8 * QSTAGES;
   static constexpr int DO_FULL = Q_EMPTY + 8 * QSTAGES, DO_EMPTY = DO_FULL + 8 * DOSTAGES;
   static constexpr int DS_FULL = DO_EMPTY + 8 * DOSTAGES, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
   static constexpr int P_FULL = DS_EMPTY + 8 * DSSTAGES, P_EMPTY = P_FULL + 8 * PSTAGES;
   static constexpr int TILE = (P_EMPTY + 8 * PSTAGES + 15) / 16 * 16;
-  static constexpr int SMEM = TILE + BWD90_TILE_BYTES;
+  static constexpr int SMEM = TILE + 2 * BWD90_TILE_BYTES;
   /* Operands of S, dV, dP, dK; P there and back; Q and dO from TMA; dS, and operands of dQ. */
   static constexpr int STEP_SMEM = 2 * K_BYTES + 4 * Q_BYTES + 2 * P_BYTES + 2 * Q_BYTES +
                                    (DQ_ADDED ? 3 * DS_BYTES + K_BYTES : 0);
@@ -95,29 +102,9 @@ SM90_DEV void bwd90_put_ds(const bwd90_lane &w, const uint32_t (&dS)[16], int i)
   bwd90_arrive(w, C::DS_FULL + 8 * slot);
 }
 
-/* The query blocks in order. */
-struct bwd90_walk {
-  int m, head, row; /* query block, head, its first padded row */
-};
-
+/* dQ of step i to the accumulator. */
 template <class C>
-SM90_DEV bwd90_walk bwd90_begin(const volatile bwd90_tile *t)
-{
-  return {bwd90_uniform(t->lo), t->head, t->acc + t->lo * C::KM};
-}
-
-template <class C>
-SM90_DEV void bwd90_next(bwd90_walk &k, const bwd90_params &p, const volatile bwd90_tile *t)
-{
-  const bool wraps = k.m + 1 == t->hi;
-  k.row += wraps ? p.acc_sh - k.m * C::KM + t->lo * C::KM : C::KM;
-  k.m = bwd90_uniform(wraps ? t->lo : k.m + 1);
-  k.head += wraps;
-}
-
-/* dQ of step i, whose first padded row is row, to the accumulator. */
-template <class C>
-SM90_DEV void bwd90_add_dq(const bwd90_lane &w, const bwd90_params &p, int i, int row)
+SM90_DEV void bwd90_add_dq(const bwd90_lane &w, const bwd90_params &p, int i)
 {
   float dQ[64];
   if (!C::DQ_ADDED)
@@ -126,7 +113,8 @@ SM90_DEV void bwd90_add_dq(const bwd90_lane &w, const bwd90_params &p, int i, in
   wgmma_wait<0>();
   pin(dQ);
   bwd90_arrive(w, C::DS_EMPTY + 8 * (i % 2));
-  float *out = p.dqacc + (int64_t)row * C::D + w.wg * 64 * C::DQN + (32 * w.warp + w.lane) * 4;
+  const uint32_t mine = rederive(w.wg * 64 * C::DQN + (32 * w.warp + w.lane) * 4);
+  float *out = p.dqacc + (int64_t)bwd90_read_note<C>(w.smem, i).row * C::D + mine;
 #pragma unroll
   for (int j = 0; j < 16; j++)
     red_add_v4(out + 512 * j, dQ[4 * j], dQ[4 * j + 1], dQ[4 * j + 2], dQ[4 * j + 3]);
@@ -135,19 +123,22 @@ SM90_DEV void bwd90_add_dq(const bwd90_lane &w, const bwd90_params &p, int i, in
 /* First warpgroup, from S of step i in flight to P in registers and on its way to the second. */
 template <class C>
 SM90_DEV void bwd90_give_p(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                           const bwd90_band &band, const bwd90_walk &k, int i, float (&S)[32])
+                           int i, float (&S)[32])
 {
+  const bwd90_step k = bwd90_read_note<C>(w.smem, i);
+  const bwd90_band band = {k.at, k.keys};
   const int qs = i % C::QSTAGES, ps = i % C::PSTAGES, quad = w.lane & 3;
   const uint32_t give = w.smem + C::P0 + ps * C::P_BYTES + (32 * w.warp + w.lane) * 16;
   float X[32];
   pin(S);
   if constexpr (C::SCORE) {
-    bwd90_options<C>(p, bwd90_head_of(p, t->batch, k.head), band, t->sk - t->sq, t->n0,
-                     16 * w.warp + w.lane / 4, k.m * C::KM + 2 * quad,
+    const int m = t->n0 - t->shift - k.at;
+    bwd90_options<C>(p, bwd90_head_of(p, t->batch, k.head), {k.at + m, k.keys}, t->sk - t->sq,
+                     t->n0, 16 * w.warp + w.lane / 4, m + 2 * quad,
                      w.smem + C::LSE0 + qs * C::KM * 4 + 8 * quad, S, X);
   } else {
-    if (bwd90_masked(p, band, k.m * C::KM, C::KM))
-      bwd90_mask(p, band, 16 * w.warp + w.lane / 4, k.m * C::KM + 2 * quad, S);
+    if (bwd90_masked(p, band, 0, C::KM))
+      bwd90_mask(p, band, 16 * w.warp + w.lane / 4, 2 * quad, S);
     bwd90_exp(S, p.c, w.smem + C::LSE0 + qs * C::KM * 4 + 8 * quad);
   }
   fence_proxy_async(); /* lse2 has been read, TMA may write there */
@@ -166,40 +157,41 @@ template <class C>
 SM90_DEV void bwd90_first(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
                           float (&dV)[128])
 {
-  const int last = bwd90_uniform((t->hi - t->lo) * p.group) - 1;
-  const bwd90_band band = {bwd90_uniform(t->n0 - t->shift), bwd90_uniform(t->sk - t->n0)};
-  bwd90_walk k = bwd90_begin<C>(t);
+  int i = C::CLAIMS ? bwd90_uniform(t->first) : 0;
   float S[32];
   uint32_t P[16];
   undefine(dV);
-  mbar_wait(w.smem + C::K_FULL, 0);
-  mbar_wait(w.smem + C::Q_FULL, 0);
-  bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0);
+  mbar_wait(w.smem + C::K_FULL, t->worked % 2);
+  mbar_wait(w.smem + C::Q_FULL + 8 * (i % C::QSTAGES), i / C::QSTAGES % 2);
+  bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0 + i % C::QSTAGES * C::Q_BYTES);
   wgmma_wait<0>();
-  bwd90_give_p<C>(w, p, t, band, k, 0, S);
+  bwd90_give_p<C>(w, p, t, i, S);
   bwd90_pack<typename C::T>(P, S);
 #pragma unroll 1
-  for (int i = 0; i < last; i++) {
+  for (; i < bwd90_uniform(t->last); i++) {
     const int qs = (i + 1) % C::QSTAGES, os = i % C::DOSTAGES;
+    const bool first = bwd90_read_note<C>(w.smem, i).first;
     mbar_wait(w.smem + C::Q_FULL + 8 * qs, (i + 1) / C::QSTAGES % 2);
     bwd90_issue_score<C>(S, w.smem + C::K0, w.smem + C::Q0 + qs * C::Q_BYTES);
     mbar_wait(w.smem + C::DO_FULL + 8 * os, i / C::DOSTAGES % 2);
-    bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
+    bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, !first);
     wgmma_wait<1>();
-    const int row = k.row;
-    bwd90_next<C>(k, p, t);
-    bwd90_give_p<C>(w, p, t, band, k, i + 1, S);
+    bwd90_give_p<C>(w, p, t, i + 1, S);
     wgmma_wait<0>();
     pin(dV);
     bwd90_arrive(w, C::DO_EMPTY + 8 * os);
     bwd90_pack<typename C::T>(P, S);
-    bwd90_add_dq<C>(w, p, i, row);
+    bwd90_add_dq<C>(w, p, i);
   }
-  mbar_wait(w.smem + C::DO_FULL + 8 * (last % C::DOSTAGES), last / C::DOSTAGES % 2);
-  bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + last % C::DOSTAGES * C::Q_BYTES, last > 0);
+  const int os = i % C::DOSTAGES;
+  mbar_wait(w.smem + C::DO_FULL + 8 * os, i / C::DOSTAGES % 2);
+  bwd90_issue_grad<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES,
+                      !bwd90_read_note<C>(w.smem, i).first);
   wgmma_wait<0>();
   pin(dV);
-  bwd90_add_dq<C>(w, p, last, k.row);
+  bwd90_arrive(w, C::DO_EMPTY + 8 * os);
+  bwd90_add_dq<C>(w, p, i);
+  bwd90_arrive(w, C::K_EMPTY);
 }
 
 /* Second warpgroup, from dP of step i in flight to dS in its place. */
@@ -229,66 +221,63 @@ template <class C>
 SM90_DEV void bwd90_second(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
                            float (&dK)[128])
 {
-  const int last = bwd90_uniform((t->hi - t->lo) * p.group) - 1;
-  bwd90_walk k = bwd90_begin<C>(t);
+  int i = C::CLAIMS ? bwd90_uniform(t->first) : 0;
   float dP[32];
   uint32_t dS[16];
   undefine(dK);
-  mbar_wait(w.smem + C::V_FULL, 0);
-  mbar_wait(w.smem + C::DO_FULL, 0);
-  bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0);
+  mbar_wait(w.smem + C::V_FULL, t->worked % 2);
+  mbar_wait(w.smem + C::DO_FULL + 8 * (i % C::DOSTAGES), i / C::DOSTAGES % 2);
+  bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0 + i % C::DOSTAGES * C::Q_BYTES);
   wgmma_wait<0>();
-  bwd90_take_p<C>(w, p, 0, dP);
+  bwd90_take_p<C>(w, p, i, dP);
   bwd90_pack<typename C::T>(dS, dP);
-  bwd90_put_ds<C>(w, dS, 0);
+  bwd90_put_ds<C>(w, dS, i);
+  mbar_wait(w.smem + C::K_FULL, t->worked % 2);
 #pragma unroll 1
-  for (int i = 0; i < last; i++) {
+  for (; i < bwd90_uniform(t->last); i++) {
     const int qs = i % C::QSTAGES, os = (i + 1) % C::DOSTAGES;
+    const bool first = bwd90_read_note<C>(w.smem, i).first;
     mbar_wait(w.smem + C::DO_FULL + 8 * os, (i + 1) / C::DOSTAGES % 2);
     bwd90_issue_score<C>(dP, w.smem + C::V0, w.smem + C::DO0 + os * C::Q_BYTES);
-    bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, i > 0);
+    bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, !first);
     wgmma_wait<1>();
     bwd90_take_p<C>(w, p, i + 1, dP);
     /* a branch that follows dS keeps the wait for dK behind it */
-    mbar_wait(w.smem + C::V_FULL, bwd90_or(dP) & p.zero);
+    mbar_wait(w.smem + C::Q_FULL + 8 * qs, (i / C::QSTAGES % 2) ^ (bwd90_or(dP) & p.zero));
     wgmma_wait<0>();
     pin(dK);
     bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
     bwd90_pack<typename C::T>(dS, dP);
     bwd90_put_ds<C>(w, dS, i + 1);
-    bwd90_add_dq<C>(w, p, i, k.row);
-    bwd90_next<C>(k, p, t);
+    bwd90_add_dq<C>(w, p, i);
   }
-  bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + last % C::QSTAGES * C::Q_BYTES, last > 0);
+  const int qs = i % C::QSTAGES;
+  bwd90_arrive(w, C::V_EMPTY);
+  bwd90_issue_grad<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES,
+                      !bwd90_read_note<C>(w.smem, i).first);
   wgmma_wait<0>();
   pin(dK);
-  bwd90_add_dq<C>(w, p, last, k.row);
+  bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
+  bwd90_add_dq<C>(w, p, i);
+  bwd90_arrive(w, C::K_EMPTY);
 }
 
+/* A warpgroup's sums to dV or dK, or to who sums up the parts. */
 template <class C>
-SM90_DEV void bwd90_consume(const bwd90_lane &w, const bwd90_params &p,
-                            const volatile bwd90_tile *t)
+SM90_DEV void bwd90_finish(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
+                           float (&acc)[128])
 {
-  float acc[128];
-  if (t->lo >= t->hi) {
-#pragma unroll
-    for (int i = 0; i < 128; i++)
-      acc[i] = 0;
-  } else if (w.wg == 0) {
-    bwd90_first<C>(w, p, t, acc);
-  } else {
-    bwd90_second<C>(w, p, t, acc);
-  }
   const int part = t->part;
-  if (part >= 0 && part < p.parts - 1) {
-    bwd90_give_part<C>(p, part, w.wg, acc);
-    bwd90_gave_part(w, p);
-    return;
-  }
   if (part >= 0) {
-    bwd90_await_parts(w, p);
+    const int block = bwd90_shared_block(p, t);
+    if (part < p.parts - 1) {
+      bwd90_give_part<C>(p, block, part, w.wg, acc);
+      bwd90_gave_part(w, p, block);
+      return;
+    }
+    bwd90_await_parts(w, p, block);
     for (int i = 0; i < part; i++)
-      bwd90_take_part<C>(p, i, w.wg, acc);
+      bwd90_take_part<C>(p, block, i, w.wg, acc);
   }
   const attn_tensor &out = w.wg == 0 ? p.dv : p.dk;
   bwd90_store_kv<typename C::T>(out, t, t->n0, w.warp, w.lane, w.wg == 0 ? p.dv_cols : p.d,
@@ -296,6 +285,57 @@ SM90_DEV void bwd90_consume(const bwd90_lane &w, const bwd90_params &p,
                                 : C::SCORE ? p.keep_scale
                                            : 1.f,
                                 acc);
+}
+
+template <class C>
+SM90_DEV void bwd90_consume(const bwd90_lane &w, const bwd90_params &p, const uint8_t *tiles)
+{
+  float acc[128];
+#pragma unroll 1
+  for (int n = 0;; n++) {
+    const volatile bwd90_tile *t = bwd90_await_tile<C>(w.smem, tiles, n);
+    if (bwd90_uniform(t->id) < 0)
+      return;
+    if (t->last < t->first) {
+#pragma unroll
+      for (int i = 0; i < 128; i++)
+        acc[i] = 0;
+    } else if (w.wg == 0) {
+      bwd90_first<C>(w, p, t, acc);
+    } else {
+      bwd90_second<C>(w, p, t, acc);
+    }
+    bwd90_finish<C>(w, p, t, acc);
+    if (!C::CLAIMS)
+      return;
+    n = bwd90_uniform(t->n);
+    bwd90_arrive(w, C::TILE_EMPTY + 8 * (n % 2));
+  }
+}
+
+template <class C>
+SM90_DEV void bwd90_init(uint32_t smem)
+{
+  mbar_init(smem + C::K_FULL, 1);
+  mbar_init(smem + C::V_FULL, 1);
+  mbar_init(smem + C::K_EMPTY, 8);
+  mbar_init(smem + C::V_EMPTY, 4);
+  mbar_init(smem + C::TILE_LOADED, 1);
+  for (int i = 0; i < C::PSTAGES; i++) {
+    mbar_init(smem + C::P_FULL + 8 * i, 4);
+    mbar_init(smem + C::P_EMPTY + 8 * i, 4);
+  }
+  for (int i = 0; i < 2; i++) {
+    mbar_init(smem + C::DS_FULL + 8 * i, 4);
+    mbar_init(smem + C::DS_EMPTY + 8 * i, 8);
+    mbar_init(smem + C::Q_FULL + 8 * i, 1);
+    mbar_init(smem + C::Q_EMPTY + 8 * i, 8);
+    mbar_init(smem + C::DO_FULL + 8 * i, 1);
+    mbar_init(smem + C::DO_EMPTY + 8 * i, 8);
+    mbar_init(smem + C::TILE_FULL + 8 * i, 1);
+    mbar_init(smem + C::TILE_EMPTY + 8 * i, 8 + 1); /* consumers' warps, producer */
+  }
+  mbar_init_fence();
 }
 
 template <class C>
@@ -308,36 +348,22 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 {
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t smem = smem_addr(shared);
-  const volatile bwd90_tile *tile = (const volatile bwd90_tile *)(shared + C::TILE);
-  if (threadIdx.x == 0) {
-    *(bwd90_tile *)(shared + C::TILE) = bwd90_decode<C>(p);
-    mbar_init(smem + C::K_FULL, 1);
-    mbar_init(smem + C::V_FULL, 1);
-    for (int i = 0; i < C::PSTAGES; i++) {
-      mbar_init(smem + C::P_FULL + 8 * i, 4);
-      mbar_init(smem + C::P_EMPTY + 8 * i, 4);
-    }
-    for (int i = 0; i < 2; i++) {
-      mbar_init(smem + C::DS_FULL + 8 * i, 4);
-      mbar_init(smem + C::DS_EMPTY + 8 * i, 8);
-      mbar_init(smem + C::Q_FULL + 8 * i, 1);
-      mbar_init(smem + C::Q_EMPTY + 8 * i, 8);
-      mbar_init(smem + C::DO_FULL + 8 * i, 1);
-      mbar_init(smem + C::DO_EMPTY + 8 * i, 8);
-    }
-    mbar_init_fence();
-  }
+  if (threadIdx.x == 0)
+    bwd90_init<C>(smem);
+  bwd90_clear<C>(smem, p);
   __syncthreads();
   await_kernel_before();
   admit_next_kernel();
   const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
-  if (wg == 0) {
-    regs_give<C::PREGS>();
-    if (threadIdx.x == 0 && tile->lo < tile->hi)
-      bwd90_produce<C>(smem, tile, &mq, &mk, &mv, &mdo, p);
-  } else {
+  if (wg > 0) {
     regs_take<C::CREGS>();
-    bwd90_consume<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);
+    bwd90_consume<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, shared + C::TILE);
+  } else {
+    regs_give<C::PREGS>();
+    if (threadIdx.x == 0)
+      bwd90_load_tiles<C>(smem, shared + C::TILE, &mq, &mk, &mv, &mdo, p);
+    else if (threadIdx.x == 32)
+      bwd90_claim<C>(smem, shared + C::TILE, p);
   }
 }
 

@@ -28,6 +28,12 @@
  *   head_dim 128  64 queries 656, 80 queries 672 (1.12 of cuDNN; causal 648, 1.11; sequence 2k
  *                 548, 1.06, causal with 64 queries 434, 1.09)
  *
+ * A block goes from tile to tile (flash-bwd-sm90-load.cuh), and nobody zeroes the accumulators
+ * (flash-bwd-sm90-split-dq.cuh).  Measured at sequence 2k, causal, of cuDNN's: head_dim 64 1.19
+ * before, 1.24 with both; head_dim 128 1.07 before, 1.06 with the latter alone, 1.06 with the
+ * former alone, 1.10 with both, 1.12 with half as many heads in a section.  A block for every tile
+ * begins some 3 % later than one that decodes its tile before its barriers are there.
+ *
  * By a model, a step's traffic to shared memory (operands, dS, dQ twice, Q and dO, lse and dsum)
  * fills 85 % of its bandwidth: 80 queries and V in registers are there to lower it.
  *
@@ -40,210 +46,60 @@
 #define IMPL_CUDA_FLASH_BWD_SM90_SPLIT_CUH
 
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-ends.cuh"
-#include "impl/cuda/sm90-backward/flash-bwd-sm90-options.cuh"
-
-enum {
-  BWD90_EARLY = 1, /* dV before dS */
-  BWD90_MID = 2,   /* dQ before S */
-  BWD90_SCORE = 4, /* softcap, ALiBi */
-  BWD90_DROP = 8,  /* dropout */
-};
-
-/* V_REGS: so many times 16 columns of V are held in registers. */
-template <class T_, int D_, int KM_, int PREGS_, int CREGS_, int FLAGS_ = 0, int V_REGS_ = 0>
-struct bwd90_split {
-  typedef T_ T;
-  static constexpr int D = D_, KM = KM_, KN = 128, THREADS = 384;
-  static constexpr int QSTAGES = 2, DOSTAGES = 2, DSSTAGES = 2;
-  static constexpr int PREGS = PREGS_, CREGS = CREGS_, V_REGS = V_REGS_;
-  static constexpr bool EARLY = FLAGS_ & BWD90_EARLY, MID = FLAGS_ & BWD90_MID;
-  static constexpr bool SCORE = FLAGS_ & BWD90_SCORE, DROP = FLAGS_ & BWD90_DROP;
-  static constexpr bool DQ_ADDED = true, DQ_ROWS = KM == 128, DQ_SWAPPED = KM == 80;
-  /* columns of a warpgroup's part of dQ, as computed */
-  static constexpr int DQN = DQ_SWAPPED ? KM : DQ_ROWS ? D : D / 2;
-  static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, DS_BYTES = KM * KN * 2;
-  static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
-  static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, DS0 = DO0 + DOSTAGES * Q_BYTES;
-  static constexpr int DQ0 = DS0 + DSSTAGES * DS_BYTES, LSE0 = DQ0 + KM * D * 4;
-  static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, BARS = DSUM0 + DOSTAGES * KM * 4;
-  /* barriers, 8 bytes each */
-  static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8;
-  static constexpr int Q_FULL = V_FULL + 8, Q_EMPTY = Q_FULL + 8 * QSTAGES;
-  static constexpr int DO_FULL = Q_EMPTY + 8 * QSTAGES, DO_EMPTY = DO_FULL + 8 * DOSTAGES;
-  static constexpr int DQ_FULL = DO_EMPTY + 8 * DOSTAGES, DQ_EMPTY = DQ_FULL + 16;
-  static constexpr int DS_FULL = DQ_EMPTY + 16, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
-  static constexpr int TILE = (DS_EMPTY + 8 * DSSTAGES + 15) / 16 * 16,
-                       SMEM = TILE + BWD90_TILE_BYTES;
-  /* Operands of S and dP (each warpgroup half of K or V, and all of Q or dO), dV, dK, dQ; dS; dQ
-   * on its way, there and back; Q and dO from TMA. */
-  static constexpr int STEP_SMEM = 2 * K_BYTES - 32 * KN * V_REGS + 8 * Q_BYTES +
-                                   4 * (64 + DQN) * KN + DS_BYTES + 8 * KM * D + 2 * Q_BYTES;
-  static_assert((KM == 128 || KM == 64 || KM == 80 && D == 128) && D % 64 == 0 && SMEM <= 232448,
-                "tile");
-};
-
-/* S = K Q^T of step i, 64 keys x KM queries, one group */
-template <class C>
-SM90_DEV void bwd90_issue_s(const bwd90_lane &w, float (&S)[C::KM / 2], int i)
-{
-  const int slot = i % C::QSTAGES;
-  const uint32_t a = rederive(desc_lo(w.smem + C::K0 + w.wg * 8192, 0));
-  const uint32_t b = rederive(desc_lo(w.smem + C::Q0 + slot * C::Q_BYTES, 0));
-  undefine(S);
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < C::D / 16; k++)
-    wgmma_tt<typename C::T, C::KM>::template ss<0, 0>(
-        S, desc(a + k / 4 * C::KN * 8 + k % 4 * 2), desc(b + k / 4 * C::KM * 8 + k % 4 * 2), k > 0);
-  wgmma_commit();
-}
-
-/* The columns of this warpgroup's V that are held in registers. */
-template <class C>
-SM90_DEV void bwd90_load_v(const bwd90_lane &w, uint32_t (&V)[C::V_REGS + 1][4])
-{
-  const int row = 64 * w.wg + 16 * w.warp + (w.lane & 15);
-  const uint32_t at = w.smem + C::V0 + row * 128;
-#pragma unroll
-  for (int k = 0; k < C::V_REGS; k++)
-    ldmatrix_x4(V[k], at + ((2 * k + (w.lane >> 4) ^ row & 7) << 4));
-}
-
-/* dP = V dO^T of step i, one group */
-template <class C>
-SM90_DEV void bwd90_issue_dp(const bwd90_lane &w, const uint32_t (&V)[C::V_REGS + 1][4],
-                             float (&dP)[C::KM / 2], int i)
-{
-  const int slot = i % C::DOSTAGES;
-  const uint32_t a = rederive(desc_lo(w.smem + C::V0 + w.wg * 8192, 0));
-  const uint32_t b = rederive(desc_lo(w.smem + C::DO0 + slot * C::Q_BYTES, 0));
-  mbar_wait(w.smem + C::DO_FULL + 8 * slot, i / C::DOSTAGES % 2);
-  undefine(dP);
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < C::D / 16; k++) {
-    const uint64_t y = desc(b + k / 4 * C::KM * 8 + k % 4 * 2);
-    if (k < C::V_REGS)
-      wgmma<typename C::T, C::KM>::template rs<0>(dP, V[k], y, k > 0);
-    else
-      wgmma_tt<typename C::T, C::KM>::template ss<0, 0>(dP, desc(a + k / 4 * C::KN * 8 + k % 4 * 2),
-                                                        y, k > 0);
-  }
-  wgmma_commit();
-}
-
-/* dV += P^T dO or dK += dS^T Q: 64 keys x D, one group */
-template <class C>
-SM90_DEV void bwd90_issue_dkv(float (&acc)[C::D / 2], const uint32_t (&P)[C::KM / 4], uint32_t tile,
-                              int add)
-{
-  const uint32_t b = rederive(desc_lo(tile, C::KM * 128));
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < C::KM / 16; k++)
-    wgmma<typename C::T, C::D>::template rs<1>(acc, P + 4 * k, desc(b + k * 128), k > 0 ? 1 : add);
-  wgmma_commit();
-}
-
-/* dQ = dS K of step i: this warpgroup's half, one group */
-template <class C>
-SM90_DEV void bwd90_issue_dq(const bwd90_lane &w, float (&dQ)[C::DQN / 2], int i)
-{
-  const uint32_t ds = w.smem + C::DS0 + (i & 1) * C::DS_BYTES;
-  const uint32_t a = rederive(desc_lo(ds + (C::DQ_ROWS ? w.wg * 8192 : 0), 0));
-  const uint32_t half = C::DQ_ROWS ? 0 : C::D == 64 ? 64 : C::KN * 128;
-  const uint32_t b = rederive(desc_lo(w.smem + C::K0 + w.wg * half, C::KN * 128));
-  mbar_wait(w.smem + C::DS_FULL + 8 * (i & 1), i >> 1 & 1);
-  undefine(dQ);
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < C::KN / 16; k++) {
-    const uint64_t x = desc(a + k / 4 * C::KM * 8 + k % 4 * 2), y = desc(b + k * 128);
-    if (C::DQ_SWAPPED)
-      wgmma_tt<typename C::T, C::DQN>::template ss<1, 0>(dQ, y, x, k > 0);
-    else
-      wgmma_tt<typename C::T, C::DQN>::template ss<0, 1>(dQ, x, y, k > 0);
-  }
-  wgmma_commit();
-}
-
-/* dS^T of step i, as the threads hold it, to rows of queries x columns of keys. */
-template <class C>
-SM90_DEV void bwd90_put_ds(const bwd90_lane &w, const uint32_t (&dS)[C::KM / 4], int i)
-{
-  const int row = w.lane & 7, key = 2 * w.warp + (w.lane >> 3 & 1), slot = i & 1;
-  const uint32_t at = w.smem + C::DS0 + slot * C::DS_BYTES + w.wg * C::KM * 128 +
-                      (w.lane >> 4) * 1024 + row * 128 + ((key ^ row) << 4);
-  mbar_wait(w.smem + C::DS_EMPTY + 8 * slot, i >> 1 & 1 ^ 1);
-#pragma unroll
-  for (int j = 0; j < C::KM / 16; j++)
-    stmatrix_x4_trans(at + j * 2048, dS + 4 * j);
-  fence_proxy_async();
-  bwd90_arrive(w, C::DS_FULL + 8 * slot);
-}
-
-/* dQ of step i, which has been computed, to the warpgroup's buffer, for its writer. */
-template <class C>
-SM90_DEV void bwd90_put_dq(const bwd90_lane &w, const float (&dQ)[C::DQN / 2], int i)
-{
-  const uint32_t at = w.smem + C::DQ0 + w.wg * 64 * C::DQN * 4 + (32 * w.warp + w.lane) * 16;
-  bwd90_arrive(w, C::DS_EMPTY + 8 * (i & 1));
-  mbar_wait(w.smem + C::DQ_EMPTY + 8 * w.wg, i % 2 ^ 1);
-#pragma unroll
-  for (int j = 0; j < C::DQN / 8; j++)
-    sts_v4(at + j * 2048, dQ[4 * j], dQ[4 * j + 1], dQ[4 * j + 2], dQ[4 * j + 3]);
-  fence_proxy_async();
-  bwd90_arrive(w, C::DQ_FULL + 8 * w.wg);
-}
-
-/* Where a warpgroup is. */
-struct bwd90_walk {
-  bwd90_band band;
-  int lo, hi, last; /* query blocks, last step */
-  int i, m, head;   /* step, query block, query head */
-};
+#include "impl/cuda/sm90-backward/flash-bwd-sm90-split-dq.cuh"
+#include "impl/cuda/sm90-backward/flash-bwd-sm90-split-tile.cuh"
 
 /* S of this step becomes P; with options P', and P is packed. */
 template <class C>
 SM90_DEV void bwd90_probs(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                          const bwd90_walk &k, float (&S)[C::KM / 2], uint32_t (&P)[C::KM / 4])
+                          int i, float (&S)[C::KM / 2], uint32_t (&P)[C::KM / 4])
 {
-  const int row = 16 * w.warp + w.lane / 4, col = k.m * C::KM + 2 * (w.lane & 3);
-  const uint32_t lse = w.smem + C::LSE0 + k.i % C::QSTAGES * C::KM * 4 + 8 * (w.lane & 3);
+  const int row = 16 * w.warp + w.lane / 4, col = 2 * (w.lane & 3), slot = i % C::QSTAGES;
+  const uint32_t lse = w.smem + C::LSE0 + slot * C::KM * 4 + 8 * (w.lane & 3);
+  const bwd90_step k = bwd90_read_note<C>(w.smem, i);
+  const bwd90_band band = {k.at + 64 * w.wg, k.keys - 64 * w.wg};
   if constexpr (C::SCORE) {
     float X[C::KM / 2];
-    bwd90_options<C>(p, bwd90_head_of(p, t->batch, k.head), k.band, t->sk - t->sq,
-                     t->n0 + 64 * w.wg, row, col, lse, S, X);
+    const int m = t->n0 - t->shift - k.at;
+    bwd90_options<C>(p, bwd90_head_of(p, t->batch, k.head), {band.at + m, band.keys}, t->sk - t->sq,
+                     t->n0 + 64 * w.wg, row, m + col, lse, S, X);
     bwd90_pack<typename C::T>(P, S);
 #pragma unroll
     for (int i = 0; i < C::KM / 2; i++)
       S[i] = X[i];
   } else {
-    if (bwd90_masked(p, k.band, k.m * C::KM, C::KM))
-      bwd90_mask(p, k.band, row, col, S);
+    if (bwd90_masked(p, band, 0, C::KM))
+      bwd90_mask(p, band, row, col, S);
     bwd90_exp(S, p.c, lse);
     if (C::EARLY)
       bwd90_pack<typename C::T>(P, S);
   }
 }
 
+/* Not the first step of its tile? */
+template <class C>
+SM90_DEV bool bwd90_adds(const bwd90_lane &w, int i)
+{
+  return !bwd90_read_note<C>(w.smem, i).first;
+}
+
 /* From S to P and dS, also in shared memory. */
 template <class C>
 SM90_DEV void bwd90_scores(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                           const bwd90_walk &k, const uint32_t (&V)[C::V_REGS + 1][4],
-                           float (&S)[C::KM / 2], float (&dV)[C::D / 2], uint32_t (&P)[C::KM / 4],
+                           int i, const uint32_t (&V)[C::V_REGS + 1][4], float (&S)[C::KM / 2],
+                           float (&dV)[C::D / 2], uint32_t (&P)[C::KM / 4],
                            uint32_t (&dS)[C::KM / 4])
 {
-  const int os = k.i % C::DOSTAGES;
+  const int os = i % C::DOSTAGES;
   const uint32_t dsum = w.smem + C::DSUM0 + os * C::KM * 4 + 8 * (w.lane & 3);
   float dP[C::KM / 2];
   if (!C::SCORE)
-    bwd90_issue_dp<C>(w, V, dP, k.i);
-  bwd90_probs<C>(w, p, t, k, S, P);
+    bwd90_issue_dp<C>(w, V, dP, i);
+  bwd90_probs<C>(w, p, t, i, S, P);
   if (C::SCORE) /* whose registers leave no room for it before */
-    bwd90_issue_dp<C>(w, V, dP, k.i);
+    bwd90_issue_dp<C>(w, V, dP, i);
   if (C::EARLY) {
-    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, k.i > 0);
+    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, bwd90_adds<C>(w, i));
     wgmma_wait<1>();
   } else {
     wgmma_wait<0>();
@@ -256,29 +112,30 @@ SM90_DEV void bwd90_scores(const bwd90_lane &w, const bwd90_params &p, const vol
   if (!C::EARLY && !C::SCORE)
     bwd90_pack<typename C::T>(P, S);
   bwd90_pack<typename C::T>(dS, dP);
-  bwd90_put_ds<C>(w, dS, k.i);
+  bwd90_put_ds<C>(w, dS, i);
 }
 
-/* dV, dK, S of the next step and dQ of the one before; of step 0, whose dQ has no step before it,
- * it is computed from whatever there is, and left. */
+/* dV, dK, S of the next step and dQ of the one before; beside the first step, which has none before
+ * it, dQ is computed from whatever there is, and left. */
 template <class C>
-SM90_DEV void bwd90_gradients(const bwd90_lane &w, const bwd90_walk &k, uint32_t (&P)[C::KM / 4],
+SM90_DEV bool bwd90_gradients(const bwd90_lane &w, int i, uint32_t (&P)[C::KM / 4],
                               uint32_t (&dS)[C::KM / 4], float (&S)[C::KM / 2],
                               float (&dV)[C::D / 2], float (&dK)[C::D / 2])
 {
-  const int i = k.i, qs = i % C::QSTAGES, os = i % C::DOSTAGES;
+  const int qs = i % C::QSTAGES, os = i % C::DOSTAGES;
+  const bwd90_step k = bwd90_read_note<C>(w.smem, i);
   const bool elected = w.warp == 0 && w.lane == 0;
   float dQ[C::DQN / 2];
   if (!C::EARLY)
-    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, i > 0);
-  bwd90_issue_dkv<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, i > 0);
+    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, !k.first);
+  bwd90_issue_dkv<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, !k.first);
   if (C::MID) {
     wgmma_wait<1>();
     pin(dV);
     pin(P);
     bwd90_issue_dq<C>(w, dQ, i - 1);
   }
-  if (i < k.last)
+  if (!k.last)
     mbar_wait(w.smem + C::Q_FULL + 8 * ((i + 1) % C::QSTAGES), (i + 1) / C::QSTAGES % 2);
   bwd90_issue_s<C>(w, S, i + 1);
   wgmma_wait<1>();
@@ -296,81 +153,129 @@ SM90_DEV void bwd90_gradients(const bwd90_lane &w, const bwd90_walk &k, uint32_t
     pin(S);
   }
   pin(dQ);
-  if (i > 0)
+  if (!k.first)
     bwd90_put_dq<C>(w, dQ, i - 1);
   if (C::MID) {
     wgmma_wait<0>();
     pin(S);
   }
+  return k.last;
 }
 
-/* All steps; no tensor-core group is in flight where the loop turns. */
+/* All steps of a tile; no tensor-core group is in flight where the loop turns. */
 template <class C>
 SM90_DEV void bwd90_steps(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
                           float (&dK)[C::D / 2], float (&dV)[C::D / 2])
 {
-  const int lo = bwd90_uniform(t->lo), hi = bwd90_uniform(t->hi);
-  const bwd90_band band = {bwd90_uniform(t->n0 + 64 * w.wg - t->shift),
-                           bwd90_uniform(t->sk - t->n0 - 64 * w.wg)};
-  bwd90_walk k = {band, lo, hi, (hi - lo) * p.group - 1, 0, bwd90_uniform(t->start), t->head};
+  int i = bwd90_uniform(t->first);
   float S[C::KM / 2], dQ[C::DQN / 2];
   uint32_t P[C::KM / 4], dS[C::KM / 4], V[C::V_REGS + 1][4];
   undefine(dK);
   undefine(dV);
-  mbar_wait(w.smem + C::K_FULL, 0);
-  mbar_wait(w.smem + C::Q_FULL, 0);
-  bwd90_issue_s<C>(w, S, 0);
+  mbar_wait(w.smem + C::K_FULL, t->worked % 2);
+  mbar_wait(w.smem + C::Q_FULL + 8 * (i % C::QSTAGES), i / C::QSTAGES % 2);
+  bwd90_issue_s<C>(w, S, i);
   wgmma_wait<0>();
   pin(S);
-  mbar_wait(w.smem + C::V_FULL, 0);
+  mbar_wait(w.smem + C::V_FULL, t->worked % 2);
   bwd90_load_v<C>(w, V);
   if (w.wg == 1)
     named_sync(1, 256);
 #pragma unroll 1
-  for (; k.i <= k.last; k.i++) {
-    bwd90_scores<C>(w, p, t, k, V, S, dV, P, dS);
-    if (w.wg == 0 && k.i == 0)
+  for (bool last = false; !last; i++) {
+    bwd90_scores<C>(w, p, t, i, V, S, dV, P, dS);
+    if (w.wg == 0 && !bwd90_adds<C>(w, i))
       named_arrive(1, 256);
-    bwd90_gradients<C>(w, k, P, dS, S, dV, dK);
-    k.m = k.m + 1 < hi ? k.m + 1 : lo;
-    if (C::SCORE)
-      k.head += k.m == t->start;
+    last = bwd90_gradients<C>(w, i, P, dS, S, dV, dK);
   }
-  bwd90_issue_dq<C>(w, dQ, k.last);
+  bwd90_arrive(w, C::V_EMPTY);
+  bwd90_issue_dq<C>(w, dQ, i - 1);
   wgmma_wait<0>();
   pin(dQ);
-  bwd90_put_dq<C>(w, dQ, k.last);
+  bwd90_arrive(w, C::K_EMPTY);
+  bwd90_put_dq<C>(w, dQ, i - 1);
 }
 
+/* A warpgroup's sums to dK and dV, or to who sums up the parts. */
 template <class C>
-SM90_DEV void bwd90_consume(const bwd90_lane &w, const bwd90_params &p,
-                            const volatile bwd90_tile *t)
+SM90_DEV void bwd90_finish(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
+                           float (&dK)[C::D / 2], float (&dV)[C::D / 2])
 {
-  float dK[C::D / 2], dV[C::D / 2];
-  if (t->lo < t->hi) {
-    bwd90_steps<C>(w, p, t, dK, dV);
-  } else {
-#pragma unroll
-    for (int i = 0; i < C::D / 2; i++)
-      dK[i] = dV[i] = 0;
-  }
   const int key = t->n0 + 64 * w.wg, part = t->part;
-  if (part >= 0 && part < p.parts - 1) {
-    bwd90_give_part<C>(p, part, w.wg, dV);
-    bwd90_give_part<C>(p, part, 2 + w.wg, dK);
-    bwd90_gave_part(w, p);
-    return;
-  }
   if (part >= 0) {
-    bwd90_await_parts(w, p);
+    const int block = bwd90_shared_block(p, t);
+    if (part < p.parts - 1) {
+      bwd90_give_part<C>(p, block, part, w.wg, dV);
+      bwd90_give_part<C>(p, block, part, 2 + w.wg, dK);
+      bwd90_gave_part(w, p, block);
+      return;
+    }
+    bwd90_await_parts(w, p, block);
     for (int i = 0; i < part; i++) {
-      bwd90_take_part<C>(p, i, w.wg, dV);
-      bwd90_take_part<C>(p, i, 2 + w.wg, dK);
+      bwd90_take_part<C>(p, block, i, w.wg, dV);
+      bwd90_take_part<C>(p, block, i, 2 + w.wg, dK);
     }
   }
   bwd90_store_kv<typename C::T>(p.dv, t, key, w.warp, w.lane, p.dv_cols,
                                 C::SCORE ? p.keep_scale : 1.f, dV);
   bwd90_store_kv<typename C::T>(p.dk, t, key, w.warp, w.lane, p.d, p.scale, dK);
+}
+
+/* ---- roles of a block ------------------------------------------------------------------------ */
+
+/* Who a thread is, it finds out for every tile: what follows from that has no register of its own
+ * from tile to tile. */
+template <class C>
+SM90_DEV void bwd90_consume(uint32_t smem, const bwd90_params &p, const uint8_t *tiles)
+{
+  float dK[C::D / 2], dV[C::D / 2];
+#pragma unroll 1
+  for (int n = 0;; n++) {
+    const volatile bwd90_tile *t = bwd90_await_tile<C>(smem, tiles, n);
+    if (bwd90_uniform(t->id) < 0)
+      return;
+    const int x = threadIdx.x, warp = bwd90_uniform(x / 32);
+    const bwd90_lane w = {smem, warp / 4 - 1, warp % 4, x % 32};
+    if (t->last >= t->first) {
+      bwd90_steps<C>(w, p, t, dK, dV);
+    } else {
+#pragma unroll
+      for (int j = 0; j < C::D / 2; j++)
+        dK[j] = dV[j] = 0;
+    }
+    bwd90_finish<C>(w, p, t, dK, dV);
+    if (!C::CLAIMS)
+      return;
+    n = bwd90_uniform(t->n);
+    bwd90_arrive(w, C::TILE_EMPTY + 8 * (n % 2));
+  }
+}
+
+template <class C>
+SM90_DEV void bwd90_init(uint32_t smem)
+{
+  mbar_init(smem + C::K_FULL, 1);
+  mbar_init(smem + C::V_FULL, 1);
+  mbar_init(smem + C::K_EMPTY, 8);
+  mbar_init(smem + C::V_EMPTY, 8);
+  mbar_init(smem + C::TILE_LOADED, 1);
+  for (int i = 0; i < C::QSTAGES; i++) {
+    mbar_init(smem + C::Q_FULL + 8 * i, 1);
+    mbar_init(smem + C::Q_EMPTY + 8 * i, 2);
+  }
+  for (int i = 0; i < C::DOSTAGES; i++) {
+    mbar_init(smem + C::DO_FULL + 8 * i, 1);
+    mbar_init(smem + C::DO_EMPTY + 8 * i, 2);
+  }
+  for (int i = 0; i < 2; i++) {
+    mbar_init(smem + C::DS_FULL + 8 * i, 8);
+    mbar_init(smem + C::DS_EMPTY + 8 * i, 8);
+    mbar_init(smem + C::DQ_FULL + 8 * i, 4);
+    mbar_init(smem + C::DQ_EMPTY + 8 * i, 1);
+    mbar_init(smem + C::TILE_FULL + 8 * i, 1);
+    mbar_init(smem + C::TILE_EMPTY + 8 * i, 8 + 3); /* consumers' warps, producer, writers */
+  }
+  mbar_init_fence();
 }
 
 template <class C>
@@ -381,43 +286,27 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 {
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t smem = smem_addr(shared);
-  const volatile bwd90_tile *tile = (const volatile bwd90_tile *)(shared + C::TILE);
-  if (threadIdx.x == 0) {
-    *(bwd90_tile *)(shared + C::TILE) = bwd90_decode<C>(p);
-    mbar_init(smem + C::K_FULL, 1);
-    mbar_init(smem + C::V_FULL, 1);
-    for (int i = 0; i < C::QSTAGES; i++) {
-      mbar_init(smem + C::Q_FULL + 8 * i, 1);
-      mbar_init(smem + C::Q_EMPTY + 8 * i, 2);
-    }
-    for (int i = 0; i < C::DOSTAGES; i++) {
-      mbar_init(smem + C::DO_FULL + 8 * i, 1);
-      mbar_init(smem + C::DO_EMPTY + 8 * i, 2);
-    }
-    for (int i = 0; i < 2; i++) {
-      mbar_init(smem + C::DS_FULL + 8 * i, 8);
-      mbar_init(smem + C::DS_EMPTY + 8 * i, 8);
-      mbar_init(smem + C::DQ_FULL + 8 * i, 4);
-      mbar_init(smem + C::DQ_EMPTY + 8 * i, 1);
-    }
-    mbar_init_fence();
-  }
+  if (threadIdx.x == 0)
+    bwd90_init<C>(smem);
+  bwd90_clear<C>(smem, p);
   __syncthreads();
   await_kernel_before();
   admit_next_kernel();
   const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
-  if (wg == 0) {
-    regs_give<C::PREGS>();
-    if (tile->lo < tile->hi) {
-      if (threadIdx.x == 0)
-        bwd90_produce<C>(smem, tile, &mq, &mk, &mv, &mdo, p);
-      else if (warp > 1 && threadIdx.x % 32 == 0)
-        bwd90_write_dq<C>(smem, tile, p, warp - 2);
-    }
-  } else {
+  if (wg > 0) {
     regs_take<C::CREGS>();
-    bwd90_consume<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);
+    bwd90_consume<C>(smem, p, shared + C::TILE);
+    return;
   }
+  regs_give<C::PREGS>();
+  if (threadIdx.x % 32)
+    return;
+  if (warp == 0)
+    bwd90_load_tiles<C>(smem, shared + C::TILE, &mq, &mk, &mv, &mdo, p);
+  else if (warp == 1)
+    bwd90_claim<C>(smem, shared + C::TILE, p);
+  else
+    bwd90_write_tiles<C>(smem, shared + C::TILE, p, warp - 2);
 }
 
 template <class C>

@@ -83,31 +83,28 @@ SM90_DEV bwd90_qtile bwd90_decode_q(const bwd90_params &p)
 template <class C>
 SM90_DEV void bwd90_produce_q(uint32_t smem, const volatile bwd90_qtile *t, const CUtensorMap *mq,
                               const CUtensorMap *mk, const CUtensorMap *mv, const CUtensorMap *mdo,
-                              int rows)
+                              const bwd90_params &p)
 {
   const int lo = t->lo, steps = t->hi - lo;
-  mbar_expect(smem + C::Q_FULL, 2 * C::TILE_BYTES);
 #pragma unroll 1
   for (int i = 0; i < 2; i++)
-    bwd90_load<64, C::D>(smem + C::Q0 + i * C::TILE_BYTES, mq, smem + C::Q_FULL,
-                         min(t->q_row + 64 * i, rows - 1), t->head, t->q_at);
+    bwd90_load<64, C::D>(smem + C::Q0 + i * C::TILE_BYTES, mq, smem + C::Q_FULL, p.d, 0,
+                         min(t->q_row + 64 * i, p.sq - 1), t->head, t->q_at);
 #pragma unroll 1
   for (int i = 0; i < steps; i++) {
     const int ks = i % C::KSTAGES, row = t->k_row + (lo + i) * C::KN;
     mbar_wait(smem + C::K_EMPTY + 8 * ks, i / C::KSTAGES % 2 ^ 1);
-    mbar_expect(smem + C::K_FULL + 8 * ks, C::TILE_BYTES);
-    bwd90_load<C::KN, C::D>(smem + C::K0 + ks * C::TILE_BYTES, mk, smem + C::K_FULL + 8 * ks, row,
-                            t->kv_head, t->k_at);
+    bwd90_load<C::KN, C::D>(smem + C::K0 + ks * C::TILE_BYTES, mk, smem + C::K_FULL + 8 * ks, p.d,
+                            0, row, t->kv_head, t->k_at);
     if (i == 0) {
-      mbar_expect(smem + C::DO_FULL, 2 * C::TILE_BYTES);
 #pragma unroll 1
       for (int j = 0; j < 2; j++)
-        bwd90_load<64, C::D>(smem + C::DO0 + j * C::TILE_BYTES, mdo, smem + C::DO_FULL,
-                             min(t->q_row + 64 * j, rows - 1), t->head, t->q_at);
+        bwd90_load<64, C::D>(smem + C::DO0 + j * C::TILE_BYTES, mdo, smem + C::DO_FULL, p.dv_cols,
+                             0, min(t->q_row + 64 * j, p.sq - 1), t->head, t->q_at);
     }
     mbar_wait(smem + C::V_EMPTY, i % 2 ^ 1);
-    mbar_expect(smem + C::V_FULL, C::TILE_BYTES);
-    bwd90_load<C::KN, C::D>(smem + C::V0, mv, smem + C::V_FULL, row, t->kv_head, t->k_at);
+    bwd90_load<C::KN, C::D>(smem + C::V0, mv, smem + C::V_FULL, p.dv_cols, 0, row, t->kv_head,
+                            t->k_at);
   }
 }
 
@@ -289,8 +286,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const volatile bwd90_qtile *tile = (const volatile bwd90_qtile *)(shared + C::TILE);
   if (threadIdx.x == 0) {
     *(bwd90_qtile *)(shared + C::TILE) = bwd90_decode_q<C>(p);
-    mbar_init(smem + C::Q_FULL, 1);
-    mbar_init(smem + C::DO_FULL, 1);
+    mbar_init(smem + C::Q_FULL, 2);
+    mbar_init(smem + C::DO_FULL, 2);
     mbar_init(smem + C::V_FULL, 1);
     mbar_init(smem + C::V_EMPTY, 8);
     for (int i = 0; i < C::KSTAGES; i++) {
@@ -299,12 +296,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     mbar_init_fence();
   }
+  bwd90_clear_panels<C::THREADS, 64, C::D>(smem + C::Q0, 2, p.d);
+  bwd90_clear_panels<C::THREADS, 64, C::D>(smem + C::DO0, 2, p.dv_cols);
+  bwd90_clear_panels<C::THREADS, C::KN, C::D>(smem + C::K0, C::KSTAGES, p.d);
+  bwd90_clear_panels<C::THREADS, C::KN, C::D>(smem + C::V0, 1, p.dv_cols);
+  fence_proxy_async();
   __syncthreads();
   const int wg = bwd90_uniform(threadIdx.x / 128), warp = bwd90_uniform(threadIdx.x / 32 % 4);
   if (wg == 0) {
     regs_give<C::PREGS>();
     if (threadIdx.x == 0 && tile->lo < tile->hi)
-      bwd90_produce_q<C>(smem, tile, &mq, &mk, &mv, &mdo, p.sq);
+      bwd90_produce_q<C>(smem, tile, &mq, &mk, &mv, &mdo, p);
   } else {
     regs_take<C::CREGS>();
     bwd90_consume_q<C>(bwd90_lane{smem, wg - 1, warp, (int)threadIdx.x % 32}, p, tile);

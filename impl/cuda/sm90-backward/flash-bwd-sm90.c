@@ -14,7 +14,7 @@
 
 /* Q, dO and the accumulators of dQ of the heads that are scheduled together: they share a Hopper's
  * L2 with what streams through. */
-#define SECTION_BYTES (40 << 20)
+#define SECTION_BYTES (20 << 20)
 #define ALIGN 1024
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -31,14 +31,6 @@ static int64_t padded_rows(const struct attn_problem *p, int km)
 static int64_t padded_total(const struct attn_problem *p, int km)
 {
   return padded_rows(p, km) * p->hq * (p->nruns ? 1 : p->b);
-}
-
-/* Does a panel of 64 columns of the tile lie wholly outside a tensor so wide?  The kernels load it
- * all the same, and then TMA touches the map's base address, which for packed tensors lies before
- * the tensor. */
-static bool panel_outside(const struct bwd90_kernel *k, int64_t width)
-{
-  return width + 64 <= k->d;
 }
 
 const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
@@ -62,8 +54,6 @@ const char *attn_flash_bwd_sm90_unsupported(const struct attn_problem *p,
   k = attn_flash_bwd_sm90_choose(p, dev);
   if (!k)
     return "no tile for this head dim";
-  if (p->nruns && (panel_outside(k, p->d) || panel_outside(k, p->dv)))
-    return "packed sequences whose head dims leave 64 columns of the tile empty";
   if (padded_total(p, k->km) > INT32_MAX || p->b * p->hkv * ceil_div(p->sk, k->kn) > INT32_MAX ||
       p->b * p->hq * ceil_div(p->sq, k->km) > INT32_MAX)
     return "more than 2^31 - 1 rows or tiles";
@@ -88,7 +78,8 @@ struct shares {
 static struct shares shares_of(const struct attn_problem *p, const struct attn_device *dev,
                                const struct bwd90_kernel *k, bool turns)
 {
-  int64_t n = dev->multiprocessors, tiles = p->b * p->hkv * ceil_div(p->sk, k->kn);
+  int64_t n = dev->multiprocessors;
+  int64_t tiles = p->b * p->hkv * ceil_div(p->sk, k->kn);
   struct shares s = {.left = (int32_t)(n > 0 ? tiles % n : 0)};
   double least = 1;
   if (p->mask != ATTN_MASK_NONE || p->nruns || turns || s.left == 0 || n > BWD90_SHARED)
@@ -108,17 +99,17 @@ struct layout {
   size_t lse2, dsum, dqacc, joined, shared, end;
 };
 
-static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, bool turns,
-                               struct shares s)
+static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, struct shares s)
 {
   struct layout l;
-  l.lse2 = turns ? align_up(padded / k->km * BWD90_TURNS * sizeof(int32_t)) : 0;
+  l.lse2 = k->dq ? 0 : align_up(padded / k->km * BWD90_TURNS * sizeof(int32_t));
   l.dsum = l.lse2 + align_up(padded * sizeof(float));
   l.dqacc = l.dsum + align_up(padded * sizeof(float));
   l.joined = l.dqacc + (k->dq ? 0 : align_up(padded * k->d * sizeof(float)));
-  l.shared = l.joined + (s.parts ? align_up(2 * BWD90_SHARED * sizeof(int32_t)) : 0);
-  l.end =
-      l.shared + (s.parts ? (size_t)s.left * (s.parts - 1) * 2 * k->kn * k->d * sizeof(float) : 0);
+  l.shared = l.joined + align_up(BWD90_COUNTERS * sizeof(int32_t));
+  l.end = l.shared;
+  if (s.parts)
+    l.end += (size_t)s.left * (s.parts - 1) * 2 * k->kn * k->d * sizeof(float);
   return l;
 }
 
@@ -126,7 +117,7 @@ size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct 
 {
   const struct bwd90_kernel *k = attn_flash_bwd_sm90_choose(p, dev);
   bool turns = p->deterministic && !k->dq;
-  return layout_of(k, padded_total(p, k->km), turns, shares_of(p, dev, k, turns)).end;
+  return layout_of(k, padded_total(p, k->km), shares_of(p, dev, k, turns)).end;
 }
 
 /* ---- plan ----------------------------------------------------------------------------------- */
@@ -187,6 +178,24 @@ static void plan_order(const struct attn_problem *p, const struct attn_device *d
     a->rotate = (int32_t)ceil_div(a->blocks, ceil_div(a->blocks, dev->multiprocessors));
 }
 
+/* The units of work, and how many blocks do them.  By turns, every unit has its own block: they
+ * wait for one another. */
+static void plan_work(const struct attn_problem *p, const struct attn_device *dev,
+                      struct bwd90_plan *plan)
+{
+  const struct bwd90_kernel *k = plan->kernel;
+  struct bwd90_params *a = &plan->params;
+  struct shares s = shares_of(p, dev, k, plan->turns);
+  a->parts = s.parts;
+  a->tiles = (int32_t)(p->b * p->hkv * a->blocks);
+  a->whole = a->tiles - (s.parts ? s.left : 0);
+  a->tiles += s.parts ? s.left * (s.parts - 1) : 0;
+  plan->grid = a->tiles;
+  plan->firsts = k->firsts;
+  if (k->claims && !plan->turns && p->sq > 0 && plan->grid > dev->multiprocessors)
+    plan->grid = dev->multiprocessors;
+}
+
 int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_device *dev,
                              const struct bwd90_kernel *k, struct bwd90_plan *plan)
 {
@@ -219,9 +228,7 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
   plan_mask(p, a);
   plan_options(p, a);
   plan_order(p, dev, a, plan->turns);
-  struct shares s = shares_of(p, dev, k, plan->turns);
-  a->parts = s.parts;
-  a->whole = (int32_t)(p->b * p->hkv * a->blocks) - (s.parts ? s.left : 0);
+  plan_work(p, dev, plan);
   if ((k->main &&
        cudaFuncSetAttribute(k->main, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)) ||
       (k->dq &&
@@ -235,9 +242,9 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
 static void place(const struct bwd90_plan *plan, const struct attn_args *args,
                   struct bwd90_params *a)
 {
-  int32_t left = a->parts ? a->b * a->hkv * a->blocks - a->whole : 0;
+  int32_t left = a->parts ? (a->tiles - a->whole) / a->parts : 0;
   struct shares s = {left, a->parts};
-  struct layout l = layout_of(plan->kernel, plan->padded, plan->turns, s);
+  struct layout l = layout_of(plan->kernel, plan->padded, s);
   char *w = args->workspace;
   a->o = args->o;
   a->dout = args->dout;
@@ -246,10 +253,12 @@ static void place(const struct bwd90_plan *plan, const struct attn_args *args,
   a->dv = args->dv;
   a->lse = args->lse;
   a->turns = plan->turns ? (int32_t *)w : NULL;
+  a->firsts = plan->firsts && !plan->turns ? (int32_t *)w : NULL;
   a->lse2 = (float *)(w + l.lse2);
   a->dsum = (float *)(w + l.dsum);
   a->dqacc = (float *)(w + l.dqacc);
   a->joined = (int32_t *)(w + l.joined);
+  a->next = plan->grid < a->tiles ? a->joined + 2 * BWD90_SHARED : NULL;
   a->shared = (float *)(w + l.shared);
   if (plan->ragged) {
     a->cu_q = args->cu_seqlens_q;
@@ -305,8 +314,7 @@ int attn_flash_bwd_sm90_run(const struct bwd90_plan *plan, const struct attn_arg
   struct bwd90_params a = plan->params;
   CUtensorMap q, key, v, dout;
   void *before_after[] = {&a}, *tiles[] = {&q, &key, &v, &dout, &a};
-  int64_t rows = (int64_t)a.b * a.hq * a.qblocks, keys = (int64_t)a.b * a.hkv * a.blocks;
-  keys += a.parts ? (keys - a.whole) * (a.parts - 1) : 0;
+  int64_t rows = (int64_t)a.b * a.hq * a.qblocks, keys = plan->grid;
   int64_t dq = k->dq ? (int64_t)a.b * a.hq * ceil_div(a.sq, k->dq_rows) : 0;
   int st;
   if (!aligned(args))

@@ -52,6 +52,8 @@ SM90_DEV void bwd90_arrive(const bwd90_lane &w, uint32_t bar)
 
 /* One unit of work: keys n0.. of one K/V head, query blocks [lo, hi) of each head of its group. */
 struct bwd90_tile {
+  int id;                     /* below 0: there is no more work */
+  int n, worked, first, last; /* of the block: turn, turns with steps before; steps of this turn */
   int n0, kv_head;
   int lo, hi, start; /* the walk over the query blocks begins at start and wraps around */
   int sq, sk, shift;
@@ -67,66 +69,81 @@ SM90_DEV int bwd90_acc(const bwd90_params &p, int seq, int row_q, int km)
   return p.cu_q ? (row_q / km + seq) * km : seq * p.acc_sb;
 }
 
-/* Query blocks that see a key of [t.n0, t.n0 + kn). */
-SM90_DEV void bwd90_range(const bwd90_params &p, bwd90_tile &t, int km, int kn)
+/* Which sequence, head and keys a unit of work is of. */
+template <class C>
+SM90_DEV void bwd90_find(const bwd90_params &p, volatile bwd90_tile *t, int id)
 {
-  const int end = min(t.n0 + kn, t.sk);
-  const int first = max(0, t.n0 - t.shift - p.right), last = min(t.sq, end - t.shift + p.left);
-  t.lo = t.hi = t.start = 0;
-  if (first >= last || t.n0 >= t.sk)
-    return;
-  t.lo = t.start = first / km;
-  t.hi = (last - 1) / km + 1;
-  if (p.rotate) {
-    const int n = t.n0 / kn, from = n / p.rotate * p.rotate;
-    t.start = (n - from) * t.hi / min(p.rotate, (t.sk + kn - 1) / kn - from);
+  const int beyond = id - p.whole;
+  t->id = id;
+  t->part = beyond < 0 ? -1 : beyond % p.parts;
+  if (beyond >= 0)
+    id = p.whole + beyond / p.parts;
+  const int s = id / (p.section * p.blocks), r = id - s * p.section * p.blocks;
+  const int here = min(p.section, p.b * p.hkv - s * p.section), block = r / here;
+  const int head = s * p.section + r - block * here, seq = head / p.hkv;
+  t->n0 = (p.backwards ? p.blocks - 1 - block : block) * C::KN;
+  t->batch = seq;
+  t->kv_head = head - seq * p.hkv;
+  t->head = t->kv_head * p.group;
+}
+
+/* Where the sequence lies.  A packed tensor's map has rows [0, max) of a sequence that ends at row
+ * max, and the end of the sequence in the packed tensor as its last coordinate: what lies beyond
+ * reads as zero. */
+template <class C>
+SM90_DEV void bwd90_locate(const bwd90_params &p, volatile bwd90_tile *t)
+{
+  const int seq = t->batch, row_q = p.cu_q ? p.cu_q[seq] : 0, row_k = p.cu_q ? p.cu_k[seq] : 0;
+  t->seq = p.cu_q ? 0 : seq;
+  t->row_k = row_k;
+  t->q_at = p.cu_q ? p.cu_q[seq + 1] : seq;
+  t->k_at = p.cu_q ? p.cu_k[seq + 1] : seq;
+  t->acc = bwd90_acc(p, seq, row_q, C::KM) + t->head * p.acc_sh;
+  t->sq = p.cu_q ? t->q_at - row_q : p.sq;
+  t->sk = p.cu_q ? t->k_at - row_k : p.sk;
+  t->shift = p.topleft ? 0 : t->sk - t->sq;
+  t->q_row = p.cu_q ? p.sq - t->sq : 0;
+}
+
+/* Query blocks that see a key of [n0, n0 + kn). */
+SM90_DEV void bwd90_range(const bwd90_params &p, volatile bwd90_tile *t, int km, int kn)
+{
+  const int from = t->n0, end = min(from + kn, t->sk);
+  const int first = max(0, from - t->shift - p.right), last = min(t->sq, end - t->shift + p.left);
+  const bool any = first < last && from < t->sk;
+  t->lo = t->start = any ? first / km : 0;
+  t->hi = any ? (last - 1) / km + 1 : 0;
+  if (any && p.rotate) {
+    const int n = from / kn, leader = n / p.rotate * p.rotate;
+    t->start = (n - leader) * t->hi / min(p.rotate, (t->sk + kn - 1) / kn - leader);
   }
 }
 
 /* Leaves a block its part of a shared key block's queries. */
-SM90_DEV void bwd90_share(const bwd90_params &p, bwd90_tile &t)
+SM90_DEV void bwd90_share(const bwd90_params &p, volatile bwd90_tile *t)
 {
-  const int lo = t.lo, n = t.hi - lo;
-  if (t.part < 0)
+  const int lo = t->lo, n = t->hi - lo, part = t->part;
+  if (part < 0)
     return;
-  t.lo = t.start = lo + n * t.part / p.parts;
-  t.hi = lo + n * (t.part + 1) / p.parts;
+  t->lo = t->start = lo + n * part / p.parts;
+  t->hi = lo + n * (part + 1) / p.parts;
 }
 
+/* Step by step through shared memory, for it is computed by a thread that has few registers. */
 template <class C>
-SM90_DEV bwd90_tile bwd90_decode(const bwd90_params &p)
+SM90_DEV void bwd90_decode(const bwd90_params &p, volatile bwd90_tile *t, int id)
 {
-  bwd90_tile t;
-  const int beyond = blockIdx.x - p.whole, heads = p.b * p.hkv;
-  const int n = beyond < 0 ? blockIdx.x : p.whole + beyond / p.parts;
-  const int s = n / (p.section * p.blocks), r = n - s * p.section * p.blocks;
-  const int here = min(p.section, heads - s * p.section);
-  const int block = r / here, head = s * p.section + r - block * here, seq = head / p.hkv;
-  const int row_q = p.cu_q ? p.cu_q[seq] : 0;
-  t.n0 = (p.backwards ? p.blocks - 1 - block : block) * C::KN;
-  t.kv_head = head - seq * p.hkv;
-  t.head = t.kv_head * p.group;
-  t.batch = seq;
-  t.seq = p.cu_q ? 0 : seq;
-  t.row_k = p.cu_q ? p.cu_k[seq] : 0;
-  t.sq = p.cu_q ? p.cu_q[seq + 1] - row_q : p.sq;
-  t.sk = p.cu_q ? p.cu_k[seq + 1] - t.row_k : p.sk;
-  t.shift = p.topleft ? 0 : t.sk - t.sq;
-  t.acc = bwd90_acc(p, seq, row_q, C::KM) + t.head * p.acc_sh;
-  /* A packed tensor's map has rows [0, max) of a sequence that ends at row max, and the end of the
-   * sequence in the packed tensor as its last coordinate: what lies beyond reads as zero. */
-  t.q_row = p.cu_q ? p.sq - t.sq : 0;
-  t.q_at = p.cu_q ? row_q + t.sq : seq;
-  t.k_row = (p.cu_q ? p.sk - t.sk : 0) + t.n0;
-  t.k_at = p.cu_q ? t.row_k + t.sk : seq;
+  bwd90_find<C>(p, t, id);
+  bwd90_locate<C>(p, t);
   bwd90_range(p, t, C::KM, C::KN);
-  t.part = beyond < 0 ? -1 : beyond % p.parts;
   bwd90_share(p, t);
-  return t;
+  t->k_row = (p.cu_q ? p.sk - t->sk : 0) + t->n0;
+  t->n = t->worked = t->first = 0;
+  t->last = max(0, t->hi - t->lo) * p.group - 1;
 }
 
 /* The tile is computed once and read from shared memory by those who need a part of it. */
-#define BWD90_TILE_BYTES 80
+#define BWD90_TILE_BYTES 96
 static_assert(sizeof(bwd90_tile) <= BWD90_TILE_BYTES, "tile");
 
 /* How many key blocks add to query block m before this one does.  At most 2^22 query blocks times
@@ -145,90 +162,10 @@ SM90_DEV int bwd90_turn(const bwd90_params &p, const volatile bwd90_tile *t, int
   return (end + kn - 1) / kn - 1 - n;
 }
 
-/* ---- producer -------------------------------------------------------------------------------- */
-
-/* Loads rows [row, row + ROWS) as D/64 panels; rows and columns outside the tensor become zero. */
-template <int ROWS, int D>
-SM90_DEV void bwd90_load(uint32_t dst, const CUtensorMap *map, uint32_t bar, int row, int head,
-                         int batch)
-{
-#pragma unroll
-  for (int i = 0; i < D / 64; i++)
-    tma_load_4d(dst + i * ROWS * 128, map, bar, 64 * i, row, head, batch);
-}
-
-/* One thread: K, V once, then Q with lse2 and dO with dsum for every step. */
-template <class C>
-SM90_DEV void bwd90_produce(uint32_t smem, const volatile bwd90_tile *t, const CUtensorMap *mq,
-                            const CUtensorMap *mk, const CUtensorMap *mv, const CUtensorMap *mdo,
-                            const bwd90_params &p)
-{
-  int m = t->start, head = t->head, i = 0;
-  mbar_expect(smem + C::K_FULL, C::KN * C::D * 2);
-  bwd90_load<C::KN, C::D>(smem + C::K0, mk, smem + C::K_FULL, t->k_row, t->kv_head, t->k_at);
-#pragma unroll 1
-  for (;; i++) {
-    const int row = m * C::KM, qs = i % C::QSTAGES, os = i % C::DOSTAGES;
-    const int at = t->acc + (head - t->head) * p.acc_sh + row;
-    const uint32_t q_full = smem + C::Q_FULL + 8 * qs, o_full = smem + C::DO_FULL + 8 * os;
-    mbar_wait(smem + C::Q_EMPTY + 8 * qs, i / C::QSTAGES % 2 ^ 1);
-    mbar_expect(q_full, C::Q_BYTES + C::KM * 4);
-    bwd90_load<C::KM, C::D>(smem + C::Q0 + qs * C::Q_BYTES, mq, q_full, t->q_row + row, head,
-                            t->q_at);
-    bulk_load(smem + C::LSE0 + qs * C::KM * 4, p.lse2 + at, C::KM * 4, q_full);
-    if (i == 0) {
-      mbar_expect(smem + C::V_FULL, C::KN * C::D * 2);
-      bwd90_load<C::KN, C::D>(smem + C::V0, mv, smem + C::V_FULL, t->k_row, t->kv_head, t->k_at);
-    }
-    mbar_wait(smem + C::DO_EMPTY + 8 * os, i / C::DOSTAGES % 2 ^ 1);
-    mbar_expect(o_full, C::Q_BYTES + C::KM * 4);
-    bwd90_load<C::KM, C::D>(smem + C::DO0 + os * C::Q_BYTES, mdo, o_full, t->q_row + row, head,
-                            t->q_at);
-    bulk_load(smem + C::DSUM0 + os * C::KM * 4, p.dsum + at, C::KM * 4, o_full);
-    m = m + 1 < t->hi ? m + 1 : t->lo;
-    if (m == t->start && ++head == t->head + p.group)
-      return;
-  }
-}
-
-/* ---- dQ -------------------------------------------------------------------------------------- */
-
 SM90_DEV void bwd90_await_turn(const int *turn, int n)
 {
   while (ld_acquire(turn) != n)
     ;
-}
-
-/* One thread a warpgroup: adds what the warpgroup leaves in shared memory, 64 rows x DQN. */
-template <class C>
-SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const bwd90_params &p,
-                             int part)
-{
-  int m = t->start, acc = t->acc, heads = p.group;
-#pragma unroll 1
-  for (int i = 0;; i++) {
-    int *turn = p.turns + (int64_t)(acc / C::KM + m) * BWD90_TURNS + part;
-    mbar_wait(smem + C::DQ_FULL + 8 * part, i % 2);
-    if (p.turns) {
-      bwd90_await_turn(turn, bwd90_turn(p, t, m, C::KM, C::KN));
-      fence_proxy_async_all();
-    }
-    bulk_add(p.dqacc + (int64_t)(acc + m * C::KM) * C::D + part * 64 * C::DQN,
-             smem + C::DQ0 + part * 64 * C::DQN * 4, 64 * C::DQN * 4);
-    bulk_commit();
-    bulk_wait_read<0>();
-    mbar_arrive(smem + C::DQ_EMPTY + 8 * part);
-    if (p.turns) {
-      bulk_wait<0>();
-      fence_proxy_async_all();
-      red_release(turn, 1);
-    }
-    m = m + 1 < t->hi ? m + 1 : t->lo;
-    acc += m == t->start ? p.acc_sh : 0;
-    if (m == t->start && --heads == 0)
-      break;
-  }
-  bulk_wait<0>();
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */

@@ -18,20 +18,25 @@ extern "C" {
 #define BWD90_UNLIMITED (1 << 29)
 /* Turn counters of a query block: one for each writer of a part of its dQ. */
 #define BWD90_TURNS 8
+/* A part of a query block's dQ where the order does not matter: the first who comes stores it. */
+enum { BWD90_UNTOUCHED, BWD90_CLAIMED, BWD90_STORED };
 
 /* Everything the kernels need besides tensor maps.  A padded row is one of the workspace: every
  * sequence begins at a multiple of the query block. */
 struct bwd90_params {
   struct attn_tensor o, dout, dq, dk, dv;
   const float *lse;
-  float *lse2;    /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
-  float *dsum;    /* padded rows: dO.O */
-  float *dqacc;   /* padded rows x D: dQ / scale, a query block in the accumulators' order */
-  int32_t *turns; /* deterministic: query blocks x BWD90_TURNS; else NULL */
+  float *lse2;     /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
+  float *dsum;     /* padded rows: dO.O */
+  float *dqacc;    /* padded rows x D: dQ / scale, a query block in the accumulators' order */
+  int32_t *turns;  /* deterministic: query blocks x BWD90_TURNS; else NULL */
+  int32_t *firsts; /* else so many states of dqacc, BWD90_UNTOUCHED at first; or NULL */
   /* Key blocks from `whole` on are shared by `parts` blocks each. */
   int32_t *joined; /* 2 a shared key block: parts of a warpgroup that are there */
   float *shared;   /* parts - 1 a shared key block: their dV, dK */
   int32_t whole, parts;
+  int32_t tiles;              /* units of work: key blocks, and parts of those that are shared */
+  int32_t *next;              /* the units that have been claimed; NULL: every block has one */
   int64_t lse_sb, lse_sh;     /* elements */
   const int32_t *cu_q, *cu_k; /* ragged: b + 1 offsets; NULL: uniform */
   int32_t acc_sb, acc_sh;     /* padded rows from sequence to sequence, from head to head */
@@ -77,11 +82,15 @@ struct bwd90_kernel {
   const void *dq; /* NULL: main adds dQ up for post; else there is no post, and this computes dQ */
   int dq_rows, dq_smem; /* a block of it has so many query rows */
   bool score, drop;     /* with softcap and ALiBi; with dropout */
+  bool firsts;          /* the first to add to a part of dQ stores it */
+  bool claims;          /* main may be of fewer blocks than there are units of work */
 };
 
 /* At most so many key blocks are shared by several blocks: fewer than a device has
  * multiprocessors. */
 #define BWD90_SHARED 256
+/* Counters that begin at 0: two a shared key block, and that of the units of work. */
+#define BWD90_COUNTERS (2 * BWD90_SHARED + 4)
 
 /* Rows with main == NULL end a table; the first that fits and has this use is taken. */
 extern const struct bwd90_kernel attn_flash_bwd_sm90_d64[], attn_flash_bwd_sm90_d128[],
@@ -92,9 +101,10 @@ extern const struct bwd90_kernel attn_flash_bwd_sm90_d64[], attn_flash_bwd_sm90_
 struct bwd90_plan {
   const struct bwd90_kernel *kernel;
   struct bwd90_params params;
+  int64_t grid;             /* blocks of main */
   int64_t total_q, total_k; /* rows of Q and K, all sequences */
   int64_t padded;           /* padded rows, all heads */
-  bool ragged, turns;
+  bool ragged, turns, firsts;
 };
 
 /* The kernel that a problem gets; NULL if none takes it. */

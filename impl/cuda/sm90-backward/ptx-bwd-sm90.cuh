@@ -20,6 +20,14 @@ SM90_DEV void bulk_load(uint32_t dst, const void *src, uint32_t bytes, uint32_t 
                : "memory");
 }
 
+/* dst[] = src[] */
+SM90_DEV void bulk_store(float *dst, uint32_t src, uint32_t bytes)
+{
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(src),
+               "r"(bytes)
+               : "memory");
+}
+
 /* dst[] += src[] in fp32 */
 SM90_DEV void bulk_add(float *dst, uint32_t src, uint32_t bytes)
 {
@@ -62,6 +70,22 @@ SM90_DEV int ld_acquire(const int *at)
   int x;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(at) : "memory");
   return x;
+}
+
+SM90_DEV void st_release(int *at, int x)
+{
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(at), "r"(x) : "memory");
+}
+
+/* What was there; x comes there if that was 0. */
+SM90_DEV int claim(int *at, int x)
+{
+  int y;
+  asm volatile("atom.acquire.gpu.global.cas.b32 %0, [%1], 0, %2;"
+               : "=r"(y)
+               : "l"(at), "r"(x)
+               : "memory");
+  return y;
 }
 
 SM90_DEV void red_release(int *at, int x)
