@@ -22,19 +22,35 @@ static bool cached(const struct report_serving *s)
   return json_is_true(json_object_get(s->serve, "prefix_cache"));
 }
 
-static void write_block(struct canvas *c, const struct report *r, bool with, const char *median,
-                        const char *lo, const char *hi)
+/* A quantity of the runs with the prefix cache, or of those without. */
+struct set {
+  const char *median, *lo, *hi, *name;
+  bool with;
+  int style, point;
+};
+
+static bool any(const struct report *r, bool with)
 {
   const struct report_serving *s;
-  canvas_block(c, with ? "with the prefix cache" : "without", "ttft_ms lo hi line");
+  for (int i = 0; (s = serving_nth(r, "replay", i)); i++)
+    if (cached(s) == with)
+      return true;
+  return false;
+}
+
+static int write_block(struct canvas *c, const struct report *r, const struct set *k)
+{
+  const struct report_serving *s;
+  int block = canvas_block(c, k->name, "ttft_ms lo hi line");
   for (int i = 0; (s = serving_nth(r, "replay", i)); i++) {
-    if (cached(s) != with)
+    if (cached(s) != k->with)
       continue;
-    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", median));
-    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", lo));
-    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", hi));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", k->median));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", k->lo));
+    canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", k->hi));
     fprintf(c->dat, "%d\n", i);
   }
+  return block;
 }
 
 static int write_lines(struct canvas *c, const struct report *r)
@@ -55,24 +71,28 @@ static int write_lines(struct canvas *c, const struct report *r)
   return n;
 }
 
+/* A block without rows would not count in gnuplot's index: only what has some is drawn. */
 static void plot(struct canvas *c, const struct report *r)
 {
-  static const struct {
-    const char *median, *lo, *hi, *name;
-    bool with;
-    int style, point;
-  } sets[] = {{"median", "ci_lo", "ci_hi", "p50, cache off", false, 1, 7},
-              {"p99", "p99_lo", "p99_hi", "p99, cache off", false, 1, 6},
-              {"median", "ci_lo", "ci_hi", "p50, cache on", true, 0, 7},
-              {"p99", "p99_lo", "p99_hi", "p99, cache on", true, 0, 6}};
-  for (int k = 0; k < 4; k++) {
-    write_block(c, r, sets[k].with, sets[k].median, sets[k].lo, sets[k].hi);
+  static const struct set sets[] = {
+      {"median", "ci_lo", "ci_hi", "p50, cache off", false, 1, 7},
+      {"p99", "p99_lo", "p99_hi", "p99, cache off", false, 1, 6},
+      {"median", "ci_lo", "ci_hi", "p50, cache on", true, 0, 7},
+      {"p99", "p99_lo", "p99_hi", "p99, cache on", true, 0, 6},
+  };
+  const char *begin = "plot";
+  for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+    const struct set *k = &sets[i];
+    if (!any(r, k->with))
+      continue;
+    int block = write_block(c, r, k);
+    const char *color = style_at(k->style)->color;
     fprintf(c->gp,
             "%s '%s.dat' index %d using ($2>0?$1:NaN):4:2:3 with xerrorbars lw 1.2 lc rgb '%s' pt "
-            "%d ps 1 title "
-            "'%s', \\\n '' index %d using 1:4 with points lc rgb '%s' pt %d ps 1 notitle",
-            k ? ", \\\n" : "plot", c->stem, k, style_at(sets[k].style)->color, sets[k].point,
-            sets[k].name, k, style_at(sets[k].style)->color, sets[k].point);
+            "%d ps 1 title '%s', \\\n '' index %d using 1:4 with points lc rgb '%s' pt %d ps 1 "
+            "notitle",
+            begin, c->stem, block, color, k->point, k->name, block, color, k->point);
+    begin = ", \\\n";
   }
   fputc('\n', c->gp);
 }
@@ -89,7 +109,7 @@ int draw_serving_replay(struct report *r, char *err, size_t errlen)
   if (serving_open(&c, r, "serve-replay", "Time to first token of a trace's requests", "", 1000,
                    bottom + FOOT, err, errlen))
     return -1;
-  canvas_area(&c, 430, HEAD, 970, bottom);
+  canvas_area(&c, 550, HEAD, 970, bottom);
   fprintf(
       c.gp,
       "set logscale x 10\nset xtics auto\nset format x '%%g'\nset yrange [%d.5:-0.5]\nset xlabel "

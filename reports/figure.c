@@ -99,6 +99,14 @@ static int views_of(const struct report *r, int device)
   return n;
 }
 
+static bool several_devices(const struct report *r)
+{
+  for (int i = 1; i < r->nviews; i++)
+    if (r->views[i].device != r->views[0].device)
+      return true;
+  return false;
+}
+
 static bool stem_taken(const struct report *r, const char *stem)
 {
   for (int i = 0; i < r->nfigures; i++)
@@ -115,7 +123,7 @@ static void stem_of(const struct report *r, const struct report_view *v, const s
   char device[256], tail[300], slugged[48];
   report_device_title(r, &r->devices[v->device], device, sizeof device);
   bool states = !f->per_device && views_of(r, v->device) > 1;
-  snprintf(tail, sizeof tail, "%s %s %s", r->ndevices > 1 ? device : "", states ? v->cache : "",
+  snprintf(tail, sizeof tail, "%s %s %s", several_devices(r) ? device : "", states ? v->cache : "",
            states ? v->mode : "");
   slug(tail, slugged, sizeof slugged);
   snprintf(buf, len, "%.16s%s%s%s%.12s", f->name, *slugged ? "-" : "", slugged, *part ? "-" : "",

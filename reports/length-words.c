@@ -68,6 +68,15 @@ bool length_lane(const struct length_figure *lf, const struct report_panel *pane
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+static bool drawn(const struct length_figure *lf, int style)
+{
+  for (int i = 0; i < lf->n; i++)
+    if (length_tally(lf, lf->panels[i], style).values)
+      return true;
+  return false;
+}
+
+/* An implementation that takes no problem of the whole figure is not spoken of. */
 void length_title(const struct length_figure *lf, const struct report_panel *panel, const char *own,
                   char *buf, size_t len)
 {
@@ -79,6 +88,8 @@ void length_title(const struct length_figure *lf, const struct report_panel *pan
       continue;
     for (int i = 0; i < panel->nrows; i++)
       if (panel->rows[i]->style == s && length_refused(lf, panel->rows[i])) {
+        if (panel->rows[i]->status == STATUS_UNSUPPORTED && !drawn(lf, s))
+          break;
         snprintf(buf + n, len - n, "%s%s: %s", n ? "  ·  " : "", lf->report->algorithms[s],
                  report_refusal(panel->rows[i]));
         break;
@@ -126,20 +137,21 @@ static struct refusals refusals_of(const struct length_figure *lf, const struct 
   return f;
 }
 
-/* "naive: does not fit", every word once. */
-static void refusal_text(const struct length_figure *lf, const struct refusals *f, char *buf,
-                         size_t len)
+/* "naive: does not fit", every word once; without the name, which the color says too, in short. */
+static void refusal_text(const struct length_figure *lf, const struct refusals *f, bool named,
+                         char *buf, size_t len)
 {
-  snprintf(buf, len, "%s", lf->report->algorithms[f->rows[0]->style]);
+  snprintf(buf, len, "%s", named ? lf->report->algorithms[f->rows[0]->style] : "");
   for (int i = 0; i < f->n; i++) {
-    const char *word = report_refusal(f->rows[i]);
+    const char *word = report_refusal(f->rows[i]), *before = i ? ", " : ": ";
     size_t n = strlen(buf);
     if (!strstr(buf, word))
-      snprintf(buf + n, len - n, "%s%s", i ? ", " : ": ", word);
+      snprintf(buf + n, len - n, "%s%s", n ? before : "", word);
   }
 }
 
-/* The mark that the text stands beside, where there is room for it; -1: left of the first. */
+/* The mark that the text stands beside, where there is room for it; -1: left of the first; -2:
+ * none. */
 static int choose_side(const struct refusals *f, const struct length_ranges *g, double width,
                        double wanted)
 {
@@ -153,7 +165,7 @@ static int choose_side(const struct refusals *f, const struct length_ranges *g, 
     if (next - at > wanted)
       return i;
   }
-  return f->n - 1;
+  return -2;
 }
 
 static void write_refusal(const struct length_figure *lf, struct canvas *c,
@@ -162,8 +174,13 @@ static void write_refusal(const struct length_figure *lf, struct canvas *c,
 {
   const struct style *style = style_at(f->rows[0]->style);
   char text[160], where[80], options[128];
-  refusal_text(lf, f, text, sizeof text);
-  int side = choose_side(f, g, area->right - area->left, 24 + 6.4 * (double)strlen(text));
+  int side = -2;
+  for (int named = 1; named >= 0 && side == -2; named--) {
+    refusal_text(lf, f, named, text, sizeof text);
+    side = choose_side(f, g, area->right - area->left, 24 + 6.4 * (double)strlen(text));
+  }
+  if (side == -2)
+    side = f->n - 1;
   for (int i = 0; i < f->n; i++) {
     double at = length_refused_at(lf, f->rows[i]);
     snprintf(where, sizeof where, "first %lld, %s %.9g", (long long)f->rows[i]->p.sk,

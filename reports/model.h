@@ -81,7 +81,7 @@ struct report {
   int nrows, nloaded;
   struct report_device *devices;
   int ndevices;
-  const char **algorithms; /* distinct, in order of appearance; borrowed */
+  const char **algorithms; /* distinct, in order of appearance, peers last; borrowed */
   int nalgorithms;
   struct report_view *views;
   int nviews;

@@ -252,23 +252,30 @@ static int fill_panels(struct report_view *v)
   return status;
 }
 
-/* One style an algorithm, so that naive looks the same on every device. */
+static int name_algorithm(struct report *r, struct report_row *row)
+{
+  const char *name = report_algorithm(row->impl);
+  int k = 0;
+  while (k < r->nalgorithms && strcmp(r->algorithms[k], name))
+    k++;
+  row->style = k;
+  if (k < r->nalgorithms)
+    return 0;
+  const char **names = report_grow(r->algorithms, &r->nalgorithms, sizeof *names);
+  if (!names)
+    return -1;
+  r->algorithms = names;
+  names[k] = name;
+  return 0;
+}
+
+/* One style an algorithm, so that naive looks the same on every device; peers behind all others. */
 static int name_algorithms(struct report *r)
 {
-  for (int i = 0; i < r->nrows; i++) {
-    const char *name = report_algorithm(r->rows[i].impl);
-    int k = 0;
-    while (k < r->nalgorithms && strcmp(r->algorithms[k], name))
-      k++;
-    r->rows[i].style = k;
-    if (k < r->nalgorithms)
-      continue;
-    const char **names = report_grow(r->algorithms, &r->nalgorithms, sizeof *names);
-    if (!names)
-      return -1;
-    r->algorithms = names;
-    names[k] = name;
-  }
+  for (int peers = 0; peers <= 1; peers++)
+    for (int i = 0; i < r->nrows; i++)
+      if ((strncmp(r->rows[i].impl, "peer/", 5) == 0) == peers && name_algorithm(r, &r->rows[i]))
+        return -1;
   return 0;
 }
 
@@ -297,11 +304,20 @@ int report_views(struct report *r)
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
+static bool has_rows(const struct report *r, const struct report_device *d)
+{
+  for (int i = 0; i < r->nrows; i++)
+    if (&r->devices[r->rows[i].device] == d)
+      return true;
+  return false;
+}
+
+/* Serving, measured on another card of the same name, stands in no view. */
 static bool same_name_elsewhere(const struct report *r, const struct report_device *d)
 {
   for (int i = 0; i < r->ndevices; i++)
     if (&r->devices[i] != d && r->devices[i].file == d->file &&
-        !strcmp(r->devices[i].name, d->name))
+        !strcmp(r->devices[i].name, d->name) && has_rows(r, d) == has_rows(r, &r->devices[i]))
       return true;
   return false;
 }

@@ -36,4 +36,15 @@ for dat in "$srcdir"/doc/figures/*.dat; do
   ok $? "doc/figures/$(basename "$dat") is what the baselines say"
 done
 
+# gnuplot counts blocks that have rows, so that one without would lend its name to the next.
+empty=0
+for dat in "$dir"/report/figures/*.dat; do
+  [ -f "$dat" ] || continue
+  awk 'BEGIN { RS = "\n\n\n+" } { n = split($0, line, "\n"); rows = 0
+    for (i = 1; i <= n; i++) if (line[i] != "" && line[i] !~ /^#/) rows++
+    if (!rows) { bad = 1; print "# empty block: " line[n] } } END { exit bad }' "$dat" || {
+    empty=$((empty + 1)); echo "# in $dat"; }
+done
+is "$empty" 0 "no figure has a block without rows"
+
 done_testing
