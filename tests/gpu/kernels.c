@@ -185,6 +185,18 @@ static void test_batches_and_lengths(void)
   check("op=append dtype=fp16 b=2 hq=8 hkv=2 sq=77 sk=1000 d=128");
 }
 
+/* Pages, a prefix that all sequences share, and pages of 8 bits. */
+static void test_pages(void)
+{
+  for (int n = 0; n < COUNT(dims); n++)
+    for (int k = 0; k < COUNT(types); k++) {
+      check("op=decode dtype=%s b=3 hq=8 hkv=2 sq=2 sk=1000 d=%d page=16", types[k], dims[n]);
+      check("op=decode dtype=%s b=5 hq=8 hkv=2 sk=777 d=%d page=16 prefix=512", types[k], dims[n]);
+    }
+  check("op=append dtype=bf16 b=2 hq=8 hkv=2 sq=77 sk=1000 d=128 page=64");
+  check("op=decode dtype=bf16 b=4 hq=8 hkv=2 sk=1000 d=128 page=16 kv=e4m3");
+}
+
 /* Rotation and append: vectors of 16 bytes, of pairs and of nothing; pages, runs, every scaling. */
 static void test_rope(void)
 {
@@ -411,6 +423,7 @@ int main(void)
   test_options();
   test_ragged();
   test_batches_and_lengths();
+  test_pages();
   test_rope();
   test_deterministic();
   test_gaps();
