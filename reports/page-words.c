@@ -28,19 +28,20 @@ static const char *text_of(const json_t *record, const char *object, const char 
   return s ? s : "";
 }
 
-/* The distinct texts of a member over all rows, separated by commas; at most len. */
+/* The distinct texts of a member over all rows, separated by commas; of a suite that was a file the
+ * name alone; at most len. */
 static void distinct_texts(const struct report *r, const char *object, const char *name, char *buf,
                            size_t len)
 {
   buf[0] = '\0';
   for (int i = 0; i < records_of(r); i++) {
-    const char *s = text_of(record_at(r, i), object, name);
+    const char *s = text_of(record_at(r, i), object, name), *base = strrchr(s, '/');
     bool seen = !*s;
     for (int k = 0; k < i && !seen; k++)
       seen = !strcmp(s, text_of(record_at(r, k), object, name));
     size_t n = strlen(buf);
     if (!seen)
-      snprintf(buf + n, len - n, "%s%s", n ? ", " : "", s);
+      snprintf(buf + n, len - n, "%s%s", n ? ", " : "", base ? base + 1 : s);
   }
 }
 
@@ -108,12 +109,12 @@ static void verdict(const struct report *r, FILE *out)
 
 void page_heading(const struct report *r, FILE *out)
 {
-  char text[1024] = "";
+  char text[1024] = "", title[256];
   for (int i = 0; i < r->ndevices; i++) {
     size_t n = strlen(text);
-    if (n)
-      snprintf(text + n, sizeof text - n, ", ");
-    report_device_title(r, &r->devices[i], text + strlen(text), sizeof text - strlen(text));
+    report_device_title(r, &r->devices[i], title, sizeof title);
+    if (!strstr(text, title))
+      snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", title);
   }
   fputs("<h1>Attention: exactness, bytes, time</h1>\n<p class=\"device\">", out);
   write_escaped(out, ESCAPE_HTML, text);

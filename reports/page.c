@@ -65,7 +65,7 @@ static int put_table(const struct report *r, const char *name, FILE *out)
       return -1;
     }
     if (t->nrows) {
-      fprintf(out, "<h2 id=\"%s\">%s</h2>\n", t->name, t->title);
+      fprintf(out, "<h2 id=\"table-%s\">%s</h2>\n", t->name, t->title);
       table_html(t, out);
       fputs("<p class=\"files\"><small>", out);
       write_escaped(out, ESCAPE_HTML, t->caption);
@@ -85,7 +85,7 @@ static int put_figure(const struct report *r, const struct report_figure *f, int
   int n = 0;
   char path[4096];
   int status = 0;
-  fprintf(out, "<figure id=\"%s\">\n", f->stem);
+  fprintf(out, "<figure id=\"figure-%s\">\n", f->stem);
   snprintf(path, sizeof path, "%s/figures/%s.svg", r->outdir, f->stem);
   if (f->svg)
     status = page_svg(out, path, f->title, number, err, errlen);

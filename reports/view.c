@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/record/fields.h"
 #include "reports/model.h"
 
 bool report_timed(const struct report_row *row)
@@ -20,11 +21,28 @@ const char *report_algorithm(const char *impl)
   return !strncmp(impl, "cpu/", 4) ? impl + 4 : !strncmp(impl, "cuda/", 5) ? impl + 5 : impl;
 }
 
-/* Refusals for lack of memory say how much was wanted. */
+/* The largest number of GiB that a reason speaks of; 0: none. */
+static double most_gib(const char *reason)
+{
+  double most = 0;
+  for (const char *at = reason; (at = strstr(at, " GiB")); at++) {
+    const char *from = at;
+    while (from > reason && strchr("0123456789.", from[-1]))
+      from--;
+    most = fmax(most, strtod(from, NULL));
+  }
+  return most;
+}
+
+/* Refusals for lack of memory say how much was wanted. What the device would hold is refused for
+ * another reason. */
 bool report_too_large(const struct report_row *row)
 {
-  return row->status == STATUS_OOM ||
-         (row->status == STATUS_UNSUPPORTED && strstr(row->reason, "GiB"));
+  if (row->status != STATUS_UNSUPPORTED)
+    return row->status == STATUS_OOM;
+  double wanted = 0x1p30 * most_gib(row->reason);
+  double memory = field_number(json_object_get(row->json, "device"), "memory_bytes");
+  return wanted > 0 && !(wanted < memory);
 }
 
 const char *report_refusal(const struct report_row *row)
