@@ -163,7 +163,8 @@ static void compare_twins(struct group_work *w)
     }
 }
 
-static int run_cases(struct group_work *w)
+/* How many cases there are to run. */
+static int prepare_cases(struct group_work *w, int *ready)
 {
   int status = ATTN_OK;
   for (int i = 0; i < w->g->n && !status; i++) {
@@ -172,10 +173,18 @@ static int run_cases(struct group_work *w)
       continue;
     group_stage(w->g, i, "prepare");
     status = prepare(w, &w->live[i]);
+    *ready += w->live[i].ready;
   }
+  return status;
+}
+
+static int run_cases(struct group_work *w)
+{
+  int ready = 0, status = prepare_cases(w, &ready);
+  if (status || !ready)
+    return status;
   spent_enter(w->g->spent, SPENT_CHECKS);
-  if (!status)
-    status = each_ready(w, "verify", w->o->zoo ? group_zoo : group_verify);
+  status = each_ready(w, "verify", w->o->zoo ? group_zoo : group_verify);
   if (!status)
     compare_twins(w);
   if (!status && w->o->laws && !w->o->zoo)
@@ -237,6 +246,16 @@ static void release(struct group_work *w)
   }
 }
 
+/* Inputs that nobody takes need not be drawn: of a long problem they are most of the work. */
+static bool anybody_takes(const struct group_work *w)
+{
+  for (int i = 0; i < w->g->n; i++)
+    if (!w->g->cases[i].done &&
+        !attn_unsupported(w->g->cases[i].impl, &w->g->problem, &w->dev->info))
+      return true;
+  return false;
+}
+
 int group_run(struct group *g, struct device *dev, const struct group_options *o)
 {
   struct arena arena;
@@ -248,7 +267,7 @@ int group_run(struct group *g, struct device *dev, const struct group_options *o
   spent_enter(g->spent, SPENT_INPUTS);
   int status = tensors_create(&tensors, &g->problem, &arena);
   tensors.regime = o->regime;
-  if (!status)
+  if (!status && anybody_takes(&w))
     status = tensors_draw(&tensors, o->seed);
   if (status) {
     end_all(g, status_of(status), "operands", dev->error);

@@ -42,7 +42,7 @@ is $? 0 "a kill matrix alone makes a report"
 case $said in *"0 records, $rows rows of a kill matrix"*) ok 0 "it says what it read" ;; *) ok 1 "it says what it read: $said" ;; esac
 is "$(grep -c '^| cpu | attnbench, all of it ' "$tmp/matrix/tables/scores.md")" 1 "its scores are a table"
 is "$(($(wc -l < "$tmp/matrix/tables/matrix.csv") - 1))" "$rows" "so is every planted fault"
-case $(cat "$tmp/matrix/index.html") in *'id="scores"'*) ok 0 "the page has them" ;; *) ok 1 "the page has them" ;; esac
+case $(cat "$tmp/matrix/index.html") in *'id="table-scores"'*) ok 0 "the page has them" ;; *) ok 1 "the page has them" ;; esac
 "$ATTNBENCH" report "$tmp/results.jsonl" "$matrix" --out "$tmp/both" > /dev/null 2>&1
 is $? 0 "records and a kill matrix make one report"
 cmp -s "$tmp/both/tables/results.csv" "$tmp/report/tables/results.csv"
