@@ -48,13 +48,8 @@ static double choose_scale(const struct length_figure *lf)
 
 static void mark_used(const struct length_figure *lf, bool *used)
 {
-  double value[3];
-  for (int i = 0; i < lf->n; i++)
-    for (int k = 0; k < lf->panels[i]->nrows; k++) {
-      lf->plot->value(lf->view, lf->panels[i]->rows[k], value);
-      if (isfinite(value[0]))
-        used[lf->panels[i]->rows[k]->style] = true;
-    }
+  for (int s = 0; s < lf->report->nalgorithms; s++)
+    used[s] = length_drawn(lf, s);
 }
 
 /* ---- the numbers shown ----------------------------------------------------------------------- */

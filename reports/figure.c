@@ -16,8 +16,7 @@ static const struct figure figures[] = {
     {"throughput", "Throughput",
      "FLOPs of the problem (unmasked pairs only) over the median time, with its 95 % interval, "
      "against the matrix product measured in the same run: a yardstick, which a kernel may pass "
-     "that "
-     "leaves a power-limited card a higher clock.",
+     "that leaves a power-limited card a higher clock.",
      .plot = &plot_throughput, .draw = draw_lengths},
     {"bandwidth", "Bandwidth of decode and rotation",
      "Compulsory bytes over the median time, with its 95 % interval, against the copy measured in "

@@ -41,6 +41,8 @@ struct tally length_tally(const struct length_figure *lf, const struct report_pa
                           int style);
 /* Value and interval as drawn; NaN: none. */
 void length_value(const struct length_figure *lf, const struct report_row *row, double v[3]);
+/* Has the implementation a value in any panel of the figure? */
+bool length_drawn(const struct length_figure *lf, int style);
 bool length_refused(const struct length_figure *lf, const struct report_row *row);
 /* How high a refused row would be; NaN: not known. */
 double length_refused_at(const struct length_figure *lf, const struct report_row *row);

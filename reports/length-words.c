@@ -68,7 +68,7 @@ bool length_lane(const struct length_figure *lf, const struct report_panel *pane
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static bool drawn(const struct length_figure *lf, int style)
+bool length_drawn(const struct length_figure *lf, int style)
 {
   for (int i = 0; i < lf->n; i++)
     if (length_tally(lf, lf->panels[i], style).values)
@@ -88,7 +88,7 @@ void length_title(const struct length_figure *lf, const struct report_panel *pan
       continue;
     for (int i = 0; i < panel->nrows; i++)
       if (panel->rows[i]->style == s && length_refused(lf, panel->rows[i])) {
-        if (panel->rows[i]->status == STATUS_UNSUPPORTED && !drawn(lf, s))
+        if (panel->rows[i]->status == STATUS_UNSUPPORTED && !length_drawn(lf, s))
           break;
         snprintf(buf + n, len - n, "%s%s: %s", n ? "  ·  " : "", lf->report->algorithms[s],
                  report_refusal(panel->rows[i]));

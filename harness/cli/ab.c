@@ -28,15 +28,6 @@
 
 /* ---- what the words name --------------------------------------------------------------------- */
 
-static const struct attn_impl *impl_named(const char *name)
-{
-  const struct attn_impl *impl;
-  for (int i = 0; (impl = catalog_impl(i)); i++)
-    if (!strcmp(impl->name, name))
-      return impl;
-  return NULL;
-}
-
 static bool is_program(const char *path)
 {
   struct stat st;
@@ -46,7 +37,7 @@ static bool is_program(const char *path)
 static int name_side(struct ab_side *s, const char *word, char *err, size_t errlen)
 {
   size_t n = strlen(word);
-  *s = (struct ab_side){.word = word, .impl = impl_named(word)};
+  *s = (struct ab_side){.word = word, .impl = catalog_named(word)};
   if (s->impl)
     return 0;
   if (n > 3 && !strcmp(word + n - 3, ".so") && !access(word, R_OK)) {

@@ -35,7 +35,7 @@ const struct attn_impl *catalog_impl(int i)
   return i - n < loaded_count ? loaded[i - n] : NULL;
 }
 
-static const struct attn_impl *by_name(const char *name)
+const struct attn_impl *catalog_named(const char *name)
 {
   const struct attn_impl *impl;
   for (int i = 0; (impl = catalog_impl(i)); i++)
@@ -55,7 +55,7 @@ static const char *flaw(const struct attn_impl *impl)
     return "has an implementation without unsupported() or run()";
   if (impl->prepare && !impl->finish)
     return "has an implementation with prepare() but no finish()";
-  if (by_name(impl->name))
+  if (catalog_named(impl->name))
     return "has an implementation whose name is taken: rename it";
   return loaded_count == MAX_PLUGIN_IMPLS ? "has too many implementations" : NULL;
 }

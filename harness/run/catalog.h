@@ -17,6 +17,8 @@ int catalog_plugin(const char *file, char *err, size_t errlen);
 
 /* Built-ins, then plugins; NULL behind the last. */
 const struct attn_impl *catalog_impl(int i);
+/* The one of this name, or NULL. */
+const struct attn_impl *catalog_named(const char *name);
 
 /* Those of a device kind (enum attn_device_kind, or any) whose names match one of the
  * comma-separated shell patterns (NULL: all), at most max, in order. -1 and a line in err if a

@@ -57,6 +57,11 @@ static bool on_gpu(const struct run *run)
   return !strcmp(run->o->device->name, "cuda");
 }
 
+static int batch_of(const struct run *run)
+{
+  return on_gpu(run) ? GPU_BATCH : BATCH;
+}
+
 static int batches(const struct problem_list *list, int batch)
 {
   return (list->n + batch - 1) / batch;
@@ -67,7 +72,7 @@ int run_lanes(const struct run *run, const struct problem_list *list)
   const struct run_options *o = run->o;
   int cores = o->device_options.cores ? o->device_options.cores : host_cores();
   int most = on_gpu(run) ? GPU_LANES : LANES;
-  int work = batches(list, on_gpu(run) ? GPU_BATCH : BATCH);
+  int work = batches(list, batch_of(run));
   if (o->group.time || o->group.count || o->processes != 1)
     return 1;
   if (on_gpu(run) && o->group.zoo) /* a fault that never ends keeps the GPU from the others */
@@ -174,7 +179,7 @@ int run_in_lanes(struct run *run, const struct problem_list *list, int lanes, st
   double begun = clock_now();
   int status = ATTN_OK;
   l = (struct lanes){.run = run, .list = list, .most = lanes, .err = err, .errlen = errlen};
-  l.batch = on_gpu(run) ? GPU_BATCH : BATCH;
+  l.batch = batch_of(run);
   for (; l.nslots < lanes * AHEAD && !status; l.nslots++) {
     struct slot *s = &l.slot[l.nslots];
     s->turn = -1;

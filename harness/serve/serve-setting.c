@@ -70,10 +70,8 @@ static const char *const decodes[] = {"cuda/decode", "cpu/flash"};
 
 static const struct attn_impl *named(const struct serve *s, const char *name)
 {
-  for (int i = 0; catalog_impl(i); i++)
-    if (catalog_impl(i)->device == s->dev.info.kind && !strcmp(catalog_impl(i)->name, name))
-      return catalog_impl(i);
-  return NULL;
+  const struct attn_impl *impl = catalog_named(name);
+  return impl && impl->device == s->dev.info.kind ? impl : NULL;
 }
 
 /* The first that takes n tokens as the decoder asks for them, paged or in rows. */

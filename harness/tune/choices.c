@@ -115,15 +115,6 @@ static bool take_condition(struct choice *c, const char *word)
   return false;
 }
 
-static const struct attn_impl *impl_named(const char *name)
-{
-  const struct attn_impl *impl;
-  for (int i = 0; (impl = catalog_impl(i)); i++)
-    if (!strcmp(impl->name, name))
-      return impl;
-  return NULL;
-}
-
 static bool has_variant(const struct attn_impl *impl, const char *name)
 {
   struct attn_variant v;
@@ -162,7 +153,7 @@ static int take_choice(struct reading *r, char *line)
   static const char blanks[] = " \t\r\n";
   struct choice c = {.given = 0};
   char *save, *word = strtok_r(line, blanks, &save);
-  const struct attn_impl *impl = impl_named(word);
+  const struct attn_impl *impl = catalog_named(word);
   if (snprintf(c.impl, sizeof c.impl, "%s", word) >= (int)sizeof c.impl || !strchr(word, '/'))
     return refuse(r, word, "want 'device = NAME' or 'IMPLEMENTATION CONDITION ... -> VARIANT'");
   while ((word = strtok_r(NULL, blanks, &save)) && strcmp(word, "->"))
