@@ -137,18 +137,30 @@ static struct refusals refusals_of(const struct length_figure *lf, const struct 
   return f;
 }
 
-/* "naive: does not fit", every word once; without the name, which the color says too, in short. */
-static void refusal_text(const struct length_figure *lf, const struct refusals *f, bool named,
-                         char *buf, size_t len)
+/* "naive: does not fit", every word once. */
+static void refusal_text(const struct length_figure *lf, const struct refusals *f, char *buf,
+                         size_t len)
 {
-  snprintf(buf, len, "%s", named ? lf->report->algorithms[f->rows[0]->style] : "");
+  snprintf(buf, len, "%s", lf->report->algorithms[f->rows[0]->style]);
   for (int i = 0; i < f->n; i++) {
-    const char *word = report_refusal(f->rows[i]), *before = i ? ", " : ": ";
+    const char *word = report_refusal(f->rows[i]);
     size_t n = strlen(buf);
     if (!strstr(buf, word))
-      snprintf(buf + n, len - n, "%s%s", n ? before : "", word);
+      snprintf(buf + n, len - n, "%s%s", i ? ", " : ": ", word);
   }
 }
+
+/* One word where there is room for no more; the color says whose it is. */
+static const char *refusal_word(const struct refusals *f)
+{
+  const char *word = report_refusal(f->rows[0]);
+  for (int i = 1; i < f->n; i++)
+    if (strcmp(report_refusal(f->rows[i]), word))
+      return "refused";
+  return word;
+}
+
+#define LABEL_WIDTH(text) (24 + 6.4 * (double)strlen(text))
 
 /* The mark that the text stands beside, where there is room for it; -1: left of the first; -2:
  * none. */
@@ -174,10 +186,12 @@ static void write_refusal(const struct length_figure *lf, struct canvas *c,
 {
   const struct style *style = style_at(f->rows[0]->style);
   char text[160], where[80], options[128];
-  int side = -2;
-  for (int named = 1; named >= 0 && side == -2; named--) {
-    refusal_text(lf, f, named, text, sizeof text);
-    side = choose_side(f, g, area->right - area->left, 24 + 6.4 * (double)strlen(text));
+  double width = area->right - area->left;
+  refusal_text(lf, f, text, sizeof text);
+  int side = choose_side(f, g, width, LABEL_WIDTH(text));
+  if (side == -2) {
+    snprintf(text, sizeof text, "%s", refusal_word(f));
+    side = choose_side(f, g, width, LABEL_WIDTH(text));
   }
   if (side == -2)
     side = f->n - 1;
