@@ -22,6 +22,12 @@ RNG_FN uint64_t rng_at(uint64_t seed, uint64_t i)
   return z ^ z >> 31;
 }
 
+/* A digest of words is the sum of its terms modulo 2^64, in any order: word i of them. */
+RNG_FN uint64_t rng_digest_term(uint64_t i, uint64_t word)
+{
+  return rng_at(rng_at(word, i), word);
+}
+
 /* Uniform in [0, n), n < 2^32. */
 RNG_FN uint32_t rng_below(uint64_t seed, uint64_t i, uint32_t n)
 {

@@ -104,6 +104,25 @@ static __global__ void flip_kernel(T *data, size_t n, uint64_t key)
     data[i] ^= (T)((rng_at(key, i / 64) >> (i % 64) & 1) << (8 * sizeof(T) - 1));
 }
 
+static __global__ void digest_kernel(const uint64_t *data, size_t bytes, unsigned long long *sum)
+{
+  size_t step = (size_t)gridDim.x * blockDim.x, words = bytes / 8;
+  size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  uint64_t mine = 0;
+  for (size_t i = first; i < words; i += step)
+    mine += rng_digest_term(i, data[i]);
+  if (first == 0 && bytes % 8) {
+    uint64_t word = 0;
+    for (size_t k = 0; k < bytes % 8; k++)
+      word |= (uint64_t)((const unsigned char *)(data + words))[k] << 8 * k;
+    mine += rng_digest_term(words, word);
+  }
+  for (int d = 16; d; d /= 2)
+    mine += __shfl_xor_sync(~0u, mine, d);
+  if (threadIdx.x % 32 == 0)
+    atomicAdd(sum, (unsigned long long)mine);
+}
+
 /* Box-Muller on a counter-based stream. */
 static __global__ void normal_kernel(__nv_bfloat16 *to, size_t n, uint64_t seed)
 {
@@ -158,6 +177,16 @@ cudaError_t cuda_kernel_fill(void *to, uint32_t pattern, size_t bytes, cudaStrea
 {
   unsigned blocks = blocks_for(bytes / 4, 1024, 4096);
   fill_kernel<<<blocks, 256, 0, stream>>>((uint32_t *)to, pattern, bytes);
+  return cudaGetLastError();
+}
+
+cudaError_t cuda_kernel_digest(const void *data, size_t bytes, uint64_t *sum, cudaStream_t stream)
+{
+  cudaError_t e = cudaMemsetAsync(sum, 0, sizeof *sum, stream);
+  if (e != cudaSuccess)
+    return e;
+  digest_kernel<<<blocks_for(bytes / 8, 1024, 4096), 256, 0, stream>>>(
+      (const uint64_t *)data, bytes, (unsigned long long *)sum);
   return cudaGetLastError();
 }
 

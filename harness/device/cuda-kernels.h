@@ -34,6 +34,8 @@ cudaError_t cuda_kernel_copy(void *to, const void *from, size_t bytes, int sms,
                              cudaStream_t stream);
 /* to is 4-byte aligned; the pattern is cut at the last odd bytes. */
 cudaError_t cuda_kernel_fill(void *to, uint32_t pattern, size_t bytes, cudaStream_t stream);
+/* Sets *sum to the digest that device_ops.digest defines. */
+cudaError_t cuda_kernel_digest(const void *data, size_t bytes, uint64_t *sum, cudaStream_t stream);
 /* Flips signs as device_ops.flip says. */
 cudaError_t cuda_kernel_flip(void *data, size_t width, size_t n, uint64_t key, cudaStream_t stream);
 /* n bf16 numbers, standard normal. */

@@ -68,6 +68,7 @@ static int load_kernels(struct device *dev)
   CUDA_TRY(dev, cuda_kernel_clocks(c->clocks, sms, c->stream));
   CUDA_TRY(dev, cuda_kernel_fill(c->sink, 0, 1024, c->stream));
   CUDA_TRY(dev, cuda_kernel_flip(c->sink, 2, 512, 1, c->stream));
+  CUDA_TRY(dev, cuda_kernel_digest(c->sink, 1024, c->digest, c->stream));
   CUDA_TRY(dev, cuda_kernel_read(c->sink, 1024, c->sink, sms, c->stream));
   CUDA_TRY(dev, cudaEventRecord(c->start, c->stream));
   CUDA_TRY(dev, cudaEventRecord(c->stop, c->stream));
@@ -91,6 +92,7 @@ static int set_up(struct device *dev, int index)
   CUDA_TRY(dev, cudaHostAlloc((void **)&c->gate, sizeof *c->gate, mapped));
   CUDA_TRY(dev, cudaHostAlloc((void **)&c->clocks, clocks, mapped));
   CUDA_TRY(dev, cudaMalloc((void **)&c->sink, 1024));
+  CUDA_TRY(dev, cudaMalloc((void **)&c->digest, sizeof *c->digest));
   return load_kernels(dev);
 }
 
@@ -104,6 +106,7 @@ static void cuda_close(struct device *dev)
   nvml_drop(c->nvml);
   cudaFree(c->scratch);
   cudaFree(c->sink);
+  cudaFree(c->digest);
   cudaFreeHost(c->gate);
   cudaFreeHost(c->clocks);
   if (c->start)
@@ -234,6 +237,13 @@ static int cuda_move(struct device *dev, void *to, const void *from, size_t byte
   return ATTN_OK;
 }
 
+static int cuda_digest(struct device *dev, const void *data, size_t bytes, uint64_t *out)
+{
+  struct cuda *c = dev->self;
+  CUDA_TRY(dev, cuda_kernel_digest(data, bytes, c->digest, c->stream));
+  return copy(dev, out, c->digest, sizeof *out, cudaMemcpyDeviceToHost);
+}
+
 int cuda_sync(struct device *dev)
 {
   CUDA_TRY(dev, cudaDeviceSynchronize());
@@ -275,6 +285,7 @@ const struct device_ops device_cuda = {
     .fill = cuda_fill,
     .flip = cuda_flip,
     .move = cuda_move,
+    .digest = cuda_digest,
     .sync = cuda_sync,
     .stream = cuda_stream,
     .time = cuda_time,

@@ -22,6 +22,7 @@ struct cuda {
   struct cuda_clock *clocks; /* mapped host memory: before and after, each per SM */
   void *scratch;             /* 2x L2, read to empty it; allocated at first use */
   uint32_t *sink;
+  uint64_t *digest;
   double empty_s; /* hidden pair around an empty kernel; NaN until measured */
   struct cuda_block *blocks;
   char pci[32];

@@ -157,6 +157,20 @@ static int host_flip(struct device *dev, void *data, size_t width, size_t n, uin
   return ATTN_OK;
 }
 
+static int host_digest(struct device *dev, const void *data, size_t bytes, uint64_t *out)
+{
+  const unsigned char *at = data;
+  uint64_t sum = 0, word;
+  for (size_t i = 0; i < bytes / 8; i++) {
+    memcpy(&word, at + 8 * i, 8);
+    sum += rng_digest_term(i, word);
+  }
+  word = 0;
+  memcpy(&word, at + bytes / 8 * 8, bytes % 8);
+  *out = bytes % 8 ? sum + rng_digest_term(bytes / 8, word) : sum;
+  return ATTN_OK;
+}
+
 static int host_sync(struct device *dev)
 {
   return ATTN_OK;
@@ -235,6 +249,7 @@ const struct device_ops device_host = {
     .fill = host_fill,
     .flip = host_flip,
     .move = host_copy,
+    .digest = host_digest,
     .sync = host_sync,
     .stream = host_stream,
     .time = host_time,

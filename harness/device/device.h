@@ -94,6 +94,9 @@ struct device_ops {
    * where bit i % 64 of rng_at(key, i / 64) is set. */
   int (*flip)(struct device *dev, void *data, size_t width, size_t n, uint64_t key);
   int (*move)(struct device *dev, void *to, const void *from, size_t bytes); /* on the device */
+  /* The digest (base/rng.h) of memory as little-endian words of 64 bits, the last filled up with
+   * zeros: the same on every device. */
+  int (*digest)(struct device *dev, const void *data, size_t bytes, uint64_t *out);
   int (*sync)(struct device *dev); /* everything on every stream; reports sticky errors */
   void *(*stream)(struct device *dev);
   int (*time)(struct device *dev, const struct device_timing *t, device_launch launch, void *ctx,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * instrument-cupti-range.c - the range profiler around a launch: user ranges, user replay.
+ * instrument-cupti-range.c - the range profiler around launches: user ranges, user replay.
  *
- * The cache is emptied by reading; one range then holds the launch alone, and a second range only
- * another read of 2x L2, which evicts what the launch left dirty: the residue.  The profiler is
- * enabled for the count and no longer; time is never taken from a counted run.
+ * The cache is emptied by reading; one range then holds a launch alone, and a second range only
+ * another read of 2x L2, which evicts what the launch left dirty: the residue.  A pass holds such a
+ * pair for every launch, since starting a pass takes 80 ms on an H200, more than most launches.
+ * The profiler is enabled for the count and no longer; time is never taken from a counted run.
  */
 #include "config.h"
 
@@ -21,6 +22,8 @@
 struct session {
   struct device *dev;
   const struct cupti_group *group;
+  const struct counted *counted;
+  int n;
   CUpti_RangeProfiler_Object *profiler;
   uint8_t *data;
   size_t bytes;
@@ -53,12 +56,17 @@ int cupti_context(void **context, char *why, size_t len)
   return -1;
 }
 
+static size_t ranges(const struct session *s)
+{
+  return (size_t)s->n * CUPTI_RANGES;
+}
+
 static int make_image(struct session *s)
 {
   PARAMS(GetCounterDataSize, size, s);
   size.pMetricNames = (const char **)s->group->metrics;
   size.numMetrics = (size_t)s->group->n;
-  size.maxNumOfRanges = size.maxNumRangeTreeNodes = CUPTI_RANGES;
+  size.maxNumOfRanges = size.maxNumRangeTreeNodes = ranges(s);
   TRY(cuptiRangeProfilerGetCounterDataSize, size, s);
   s->bytes = size.counterDataSize;
   s->data = calloc(1, s->bytes);
@@ -91,7 +99,7 @@ static int enable(struct session *s)
   set.pCounterDataImage = s->data;
   set.range = CUPTI_UserRange;
   set.replayMode = CUPTI_UserReplay;
-  set.maxRangesPerPass = CUPTI_RANGES;
+  set.maxRangesPerPass = ranges(s);
   set.numNestingLevels = set.minNestingLevel = set.targetNestingLevel = 1;
   TRY(cuptiRangeProfilerSetConfig, set, s);
   return 0;
@@ -110,10 +118,13 @@ static int launch_flush(void *dev, void *stream)
   return cuda_flush(dev);
 }
 
-static int range(struct session *s, const char *name, device_launch launch, void *ctx)
+/* Named by the kind of range and by whose it is. */
+static int range(struct session *s, int kind, int i, device_launch launch, void *ctx)
 {
+  char name[32];
   PARAMS(PushRange, push, s);
   PARAMS(PopRange, pop, s);
+  snprintf(name, sizeof name, "%d %d", kind, i);
   push.pRangeName = name;
   TRY(cuptiRangeProfilerPushRange, push, s);
   s->status = launch(ctx, s->dev->ops->stream(s->dev));
@@ -123,55 +134,82 @@ static int range(struct session *s, const char *name, device_launch launch, void
   return s->status ? -1 : 0;
 }
 
-/* One pass over both ranges. The flush comes after the start, whose own work would dirty the cache
- * again. */
-static int pass(struct session *s, device_launch launch, void *ctx, bool *last)
+static int ranges_of(struct session *s, int i)
 {
-  PARAMS(Start, start, s);
-  PARAMS(Stop, stop, s);
-  TRY(cuptiRangeProfilerStart, start, s);
+  const struct counted *c = &s->counted[i];
   s->status = cuda_flush(s->dev);
   if (!s->status)
     s->status = cuda_sync(s->dev);
-  int failed = s->status ? -1 : range(s, "launch", launch, ctx);
-  if (!failed)
-    failed = range(s, "residue", launch_flush, s->dev);
+  if (s->status || range(s, CUPTI_LAUNCH, i, c->launch, c->ctx))
+    return -1;
+  return range(s, CUPTI_RESIDUE, i, launch_flush, s->dev);
+}
+
+/* One pass over all ranges. Flushes come after the start, whose own work would dirty the cache
+ * again. */
+static int pass(struct session *s, bool *last)
+{
+  PARAMS(Start, start, s);
+  PARAMS(Stop, stop, s);
+  int failed = 0;
+  TRY(cuptiRangeProfilerStart, start, s);
+  for (int i = 0; i < s->n && !failed; i++)
+    failed = ranges_of(s, i);
   TRY(cuptiRangeProfilerStop, stop, s);
   *last = stop.isAllPassSubmitted;
   return failed;
 }
 
-static int all_passes(struct session *s, device_launch launch, void *ctx)
+static int all_passes(struct session *s)
 {
   bool last = false;
   for (size_t n = 0; n < s->group->passes && !last; n++)
-    if (pass(s, launch, ctx, &last))
+    if (pass(s, &last))
       return -1;
   PARAMS(DecodeData, decode, s);
   TRY(cuptiRangeProfilerDecodeData, decode, s);
   if (last && !decode.numOfRangeDropped)
     return 0;
-  snprintf(s->why, s->len, "the profiler dropped %zu of %d ranges, or wants more than %zu passes",
-           decode.numOfRangeDropped, CUPTI_RANGES, s->group->passes);
+  snprintf(s->why, s->len, "the profiler dropped %zu of %zu ranges, or wants more than %zu passes",
+           decode.numOfRangeDropped, ranges(s), s->group->passes);
   return -1;
 }
 
-int cupti_collect(struct device *dev, const struct cupti_group *group, device_launch launch,
-                  void *ctx, double values[CUPTI_RANGES][CUPTI_GROUP_METRICS], int *status,
-                  char *why, size_t len)
+/* The values of range number r, whosever it is. */
+static int read_range(struct session *s, size_t r, struct cupti_values *values)
 {
-  struct session s = {.dev = dev, .group = group, .why = why, .len = len};
+  CUpti_RangeProfiler_CounterData_GetRangeInfo_Params info;
+  int kind = -1, i = -1;
+  memset(&info, 0, sizeof info);
+  info.structSize = CUpti_RangeProfiler_CounterData_GetRangeInfo_Params_STRUCT_SIZE;
+  info.pCounterDataImage = s->data;
+  info.counterDataImageSize = s->bytes;
+  info.rangeIndex = r;
+  info.rangeDelimiter = "/";
+  TRY(cuptiRangeProfilerCounterDataGetRangeInfo, info, s);
+  if (sscanf(info.rangeName, "%d %d", &kind, &i) != 2 || kind < 0 || kind >= CUPTI_RANGES ||
+      i < 0 || i >= s->n) {
+    snprintf(s->why, s->len, "the profiler returned a range of the name %.32s", info.rangeName);
+    return -1;
+  }
+  int failed = cupti_group_values(s->group, s->data, s->bytes, r, values[i].of[kind]);
+  if (failed)
+    cupti_explain(failed, "cuptiProfilerHostEvaluateToGpuValues", s->why, s->len);
+  return failed ? -1 : 0;
+}
+
+int cupti_collect(struct device *dev, const struct cupti_group *group, const struct counted *c,
+                  int n, struct cupti_values *values, int *status, char *why, size_t len)
+{
+  struct session s = {.dev = dev, .group = group, .counted = c, .n = n, .why = why, .len = len};
   int failed = enable(&s);
   if (!failed)
-    failed = all_passes(&s, launch, ctx);
-  for (size_t r = 0; r < CUPTI_RANGES && !failed; r++) {
-    failed = cupti_group_values(group, s.data, s.bytes, r, values[r]);
-    if (failed)
-      cupti_explain(failed, "cuptiProfilerHostEvaluateToGpuValues", why, len);
-  }
+    failed = all_passes(&s);
+  for (size_t r = 0; r < ranges(&s) && !failed; r++)
+    failed = read_range(&s, r, values);
   disable(&s);
   *status = s.status;
   if (s.status)
     snprintf(why, len, "the launch failed while it was counted");
-  return failed ? -1 : 0;
+  return failed;
 }

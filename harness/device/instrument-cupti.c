@@ -167,28 +167,58 @@ static double operations(const struct cupti_group *g, int from, const double *va
   return sum;
 }
 
-static int cupti_count(struct device *dev, device_launch launch, void *ctx, struct counters *out)
+static void take_bytes(struct counters *out, const struct cupti_values *x)
 {
-  const struct cupti_group *bytes = &cupti.group[CUPTI_BYTES], *tensor = &cupti.group[CUPTI_TENSOR];
-  const char *denied = cupti_denied(dev);
-  double v[CUPTI_RANGES][CUPTI_GROUP_METRICS], t[CUPTI_RANGES][CUPTI_GROUP_METRICS];
-  int status = ATTN_OK;
-  *out = counters_unknown();
-  snprintf(out->reason, sizeof out->reason, "%s", denied ? denied : "");
-  if (denied || cupti_collect(dev, bytes, launch, ctx, v, &status, out->reason, sizeof out->reason))
-    return status;
+  const double *v = x->of[CUPTI_LAUNCH];
   out->source = "cupti";
-  out->dram_read_bytes = v[CUPTI_LAUNCH][CUPTI_DRAM_READ];
-  out->dram_write_bytes = v[CUPTI_LAUNCH][CUPTI_DRAM_WRITE];
-  out->residue_bytes = v[CUPTI_RESIDUE][CUPTI_DRAM_WRITE];
-  out->l2_bytes = SECTOR_BYTES * v[CUPTI_LAUNCH][CUPTI_L2_SECTORS];
-  out->sm_cycles = v[CUPTI_LAUNCH][CUPTI_SM_CYCLES];
-  if (tensor->n &&
-      cupti_collect(dev, tensor, launch, ctx, t, &status, out->reason, sizeof out->reason))
+  out->dram_read_bytes = v[CUPTI_DRAM_READ];
+  out->dram_write_bytes = v[CUPTI_DRAM_WRITE];
+  out->residue_bytes = x->of[CUPTI_RESIDUE][CUPTI_DRAM_WRITE];
+  out->l2_bytes = SECTOR_BYTES * v[CUPTI_L2_SECTORS];
+  out->sm_cycles = v[CUPTI_SM_CYCLES];
+}
+
+static void take_operations(struct counters *out, const struct cupti_values *bytes,
+                            const struct cupti_values *tensor)
+{
+  const struct cupti_group *g = cupti.group;
+  if (g[CUPTI_BYTES].n + g[CUPTI_TENSOR].n > CUPTI_OPS)
+    out->tensor_flops = operations(&g[CUPTI_BYTES], CUPTI_OPS, bytes->of[CUPTI_LAUNCH]) +
+                        operations(&g[CUPTI_TENSOR], 0, tensor->of[CUPTI_LAUNCH]);
+}
+
+static int collect(struct device *dev, struct counted *c, int n, struct cupti_values *bytes,
+                   struct cupti_values *tensor, char *why, size_t len)
+{
+  const struct cupti_group *g = cupti.group;
+  int status = ATTN_OK;
+  if (cupti_collect(dev, &g[CUPTI_BYTES], c, n, bytes, &status, why, len))
     return status;
-  if (bytes->n + tensor->n > CUPTI_OPS)
-    out->tensor_flops =
-        operations(bytes, CUPTI_OPS, v[CUPTI_LAUNCH]) + operations(tensor, 0, t[CUPTI_LAUNCH]);
+  for (int i = 0; i < n; i++)
+    take_bytes(&c[i].counters, &bytes[i]);
+  if (g[CUPTI_TENSOR].n && cupti_collect(dev, &g[CUPTI_TENSOR], c, n, tensor, &status, why, len))
+    return status;
+  for (int i = 0; i < n; i++)
+    take_operations(&c[i].counters, &bytes[i], &tensor[i]);
+  why[0] = 0;
+  return ATTN_OK;
+}
+
+static int cupti_count(struct device *dev, struct counted *c, int n)
+{
+  const char *denied = cupti_denied(dev);
+  struct cupti_values *values = calloc(2 * (size_t)n + 1, sizeof *values);
+  char why[sizeof c->counters.reason] = "no host memory";
+  int status = ATTN_OK;
+  for (int i = 0; i < n; i++)
+    c[i].counters = counters_unknown();
+  if (denied)
+    snprintf(why, sizeof why, "%s", denied);
+  else if (values)
+    status = collect(dev, c, n, values, values + n, why, sizeof why);
+  for (int i = 0; i < n; i++)
+    snprintf(c[i].counters.reason, sizeof c[i].counters.reason, "%s", why);
+  free(values);
   return status;
 }
 

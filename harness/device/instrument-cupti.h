@@ -60,11 +60,15 @@ void cupti_explain(int error, const char *call, char *out, size_t len);
 /* instrument-cupti-range.c */
 /* The current CUcontext. -1: there is none. */
 int cupti_context(void **context, char *why, size_t len);
-/* Values of a group's metrics in the ranges of one launch and of its residue. -1: not counted, why
- * says so; *status is then the launch's if that was the reason. */
-int cupti_collect(struct device *dev, const struct cupti_group *group, device_launch launch,
-                  void *ctx, double values[CUPTI_RANGES][CUPTI_GROUP_METRICS], int *status,
-                  char *why, size_t len);
+/* The metrics of one launch, in its own range and in that of its residue. */
+struct cupti_values {
+  double of[CUPTI_RANGES][CUPTI_GROUP_METRICS];
+};
+
+/* Values of a group's metrics for each of n launches. -1: not counted, why says so; *status is then
+ * the launch's if that was the reason. */
+int cupti_collect(struct device *dev, const struct cupti_group *group, const struct counted *c,
+                  int n, struct cupti_values *values, int *status, char *why, size_t len);
 
 /* A readable C++ name; the name itself if it is none. */
 void cupti_demangle(const char *name, char *out, size_t len);

@@ -17,15 +17,15 @@ static const char *io_denied(struct device *dev)
   return dev->info.kind == ATTN_CPU ? NULL : "io-model counts on the cpu device alone";
 }
 
-static int io_count(struct device *dev, device_launch launch, void *ctx, struct counters *out)
+static int count_one(struct attn_machine *m, struct counted *c)
 {
-  struct attn_machine *m = dev->ops->stream(dev);
+  struct counters *out = &c->counters;
   uint64_t read, written;
   size_t peak;
   *out = counters_unknown();
   snprintf(out->reason, sizeof out->reason, "the launch failed");
   attn_machine_reset(m);
-  int status = launch(ctx, m);
+  int status = c->launch(c->ctx, m);
   if (status)
     return status;
   attn_machine_totals(m, &read, &written, &peak);
@@ -41,6 +41,14 @@ static int io_count(struct device *dev, device_launch launch, void *ctx, struct 
   out->residue_bytes = 0;
   out->sram_peak_bytes = (double)peak;
   return ATTN_OK;
+}
+
+static int io_count(struct device *dev, struct counted *c, int n)
+{
+  int status = ATTN_OK;
+  for (int i = 0; i < n && !status; i++)
+    status = count_one(dev->ops->stream(dev), &c[i]);
+  return status;
 }
 
 /* The machine runs no kernels. */

@@ -25,12 +25,15 @@ static const char *none_denied(struct device *dev)
   return NULL;
 }
 
-static int none_count(struct device *dev, device_launch launch, void *ctx, struct counters *out)
+static int none_count(struct device *dev, struct counted *c, int n)
 {
   const char *why;
-  *out = counters_unknown();
   instrument_for(dev, &why);
-  snprintf(out->reason, sizeof out->reason, "%s", why ? why : "counting was not asked for");
+  for (int i = 0; i < n; i++) {
+    c[i].counters = counters_unknown();
+    snprintf(c[i].counters.reason, sizeof c[i].counters.reason, "%s",
+             why ? why : "counting was not asked for");
+  }
   return ATTN_OK;
 }
 
@@ -70,4 +73,11 @@ const struct instrument_ops *instrument_for(struct device *dev, const char **why
   if (why)
     *why = reason;
   return reason ? &instrument_none : best;
+}
+
+void instrument_close(struct device *dev)
+{
+  const struct instrument_ops *best = dev->info.kind == ATTN_CPU ? &instrument_io_model : on_cuda;
+  if (best)
+    best->close(dev);
 }

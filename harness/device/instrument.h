@@ -37,22 +37,33 @@ struct kernel_info {
   double seconds; /* activity duration; orientation only */
 };
 
+/* A launch to count, and what was counted. */
+struct counted {
+  device_launch launch;
+  void *ctx;
+  struct counters counters;
+};
+
 struct instrument_ops {
   const char *name;
   /* NULL if it can count on this device, or why not and how to mend it. */
   const char *(*denied)(struct device *dev);
-  /* Flushes (cold cache), then counts one launch. */
-  int (*count)(struct device *dev, device_launch launch, void *ctx, struct counters *out);
+  /* Counts each of n launches with a cold cache; several times, if not everything fits into one.
+   * Together they are cheaper than one by one. The first that fails ends it, with its status. */
+  int (*count)(struct device *dev, struct counted *c, int n);
   /* Lists the kernels of one launch: at most max, *n of them. */
   int (*kernels)(struct device *dev, device_launch launch, void *ctx, struct kernel_info *k,
                  int max, int *n);
-  void (*close)(struct device *dev);
+  void (*close)(struct device *dev); /* what counting has left open */
 };
 
 extern const struct instrument_ops instrument_none, instrument_io_model, instrument_cupti;
 
 /* The best one for the device: cupti on cuda, io-model on cpu, none where denied; why says so. */
 const struct instrument_ops *instrument_for(struct device *dev, const char **why);
+
+/* Before the device is closed; whether or not anything was counted. */
+void instrument_close(struct device *dev);
 
 /* Names of the counters asked for on a chip ("GH100"), and how many passes the bytes take (one, or
  * they are not counted): works without a GPU. 0: the chip or a metric is unknown, reason in err. */

@@ -223,25 +223,59 @@ static int by_activity(struct group_work *w, const struct instrument_ops *ins, s
   return ATTN_OK;
 }
 
-int group_count(struct group_work *w)
+/* A launch that is counted, of the case that is to blame for it. */
+struct counting {
+  struct group_work *w;
+  int i;
+};
+
+static int launch_counted(void *ctx, void *stream)
 {
-  const char *why;
-  const struct instrument_ops *ins = instrument_for(w->dev, &why);
+  const struct counting *c = ctx;
+  group_stage(c->w->g, c->i, "count");
+  return group_launch(&c->w->live[c->i], stream);
+}
+
+static int count_ready(struct group_work *w, const struct instrument_ops *ins)
+{
+  struct counting who[GROUP_CASES];
+  struct counted what[GROUP_CASES];
+  int n = 0;
   for (int i = 0; i < w->g->n; i++) {
-    struct record *r = &w->g->cases[i].record;
     if (!w->live[i].ready)
       continue;
-    group_stage(w->g, i, "count");
-    if (ins->count(w->dev, group_launch, &w->live[i], &r->counters))
-      return ATTN_EDEVICE;
-    if (!r->counters.source && why)
-      snprintf(r->counters.reason, sizeof r->counters.reason, "%s", why);
-    if (ins->kernels && (ins->kernels(w->dev, group_launch, &w->live[i], r->kernels, RECORD_KERNELS,
-                                      &r->nkernels) ||
-                         by_activity(w, ins, &w->live[i])))
-      return ATTN_EDEVICE;
+    who[n] = (struct counting){w, i};
+    what[n] = (struct counted){.launch = launch_counted, .ctx = &who[n]};
+    n++;
   }
-  ins->close(w->dev);
+  int status = n ? ins->count(w->dev, what, n) : ATTN_OK;
+  for (int i = 0; i < n; i++)
+    w->g->cases[who[i].i].record.counters = what[i].counters;
+  return status;
+}
+
+/* Which kernels a case runs, and their time by CUPTI's activity records. */
+static int list_kernels(struct group_work *w, const struct instrument_ops *ins, struct live *l)
+{
+  struct record *r = &l->c->record;
+  if (!ins->kernels)
+    return ATTN_OK;
+  int status = ins->kernels(w->dev, group_launch, l, r->kernels, RECORD_KERNELS, &r->nkernels);
+  return status ? status : by_activity(w, ins, l);
+}
+
+int group_count(struct group_work *w)
+{
+  const struct instrument_ops *ins = instrument_for(w->dev, NULL);
+  int status = count_ready(w, ins);
+  for (int i = 0; i < w->g->n && !status; i++) {
+    if (!w->live[i].ready)
+      continue;
+    group_stage(w->g, i, "list the kernels");
+    status = list_kernels(w, ins, &w->live[i]);
+  }
+  if (status)
+    return ATTN_EDEVICE;
   w->g->current = -1;
   return ATTN_OK;
 }

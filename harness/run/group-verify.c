@@ -193,18 +193,18 @@ static int verdict(struct group_work *w, struct live *l)
 int group_verify(struct group_work *w, struct live *l)
 {
   struct record *r = &l->c->record;
-  int status = group_run_once(w, l), hashed;
+  int status = group_run_once(w, l), unknown;
   if (status || !l->ready)
     return status;
-  uint64_t first = tensors_output_hash(w->tensors, &hashed);
-  l->bits = hashed ? 0 : first;
+  uint64_t first = tensors_output_digest(w->tensors, &unknown);
+  l->bits = unknown ? 0 : first;
   status = verdict(w, l);
-  if (status || !l->ready || hashed || r->rerun_bitwise >= 0)
+  if (status || !l->ready || unknown || r->rerun_bitwise >= 0)
     return status;
   status = group_run_once(w, l);
   if (!status && l->ready) {
-    uint64_t second = tensors_output_hash(w->tensors, &hashed);
-    r->rerun_bitwise = hashed ? -1 : first == second;
+    uint64_t second = tensors_output_digest(w->tensors, &unknown);
+    r->rerun_bitwise = unknown ? -1 : first == second;
   }
   return status;
 }

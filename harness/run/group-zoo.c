@@ -111,12 +111,12 @@ static int judge(struct group_work *w, struct live *l, struct group_zoo *z)
 static int judge_again(struct group_work *w, struct live *l)
 {
   struct record *r = &l->c->record;
-  int hashed, status = group_run_once(w, l);
+  int unknown, status = group_run_once(w, l);
   if (status || !l->ready) {
     r->rules.known = false;
     return status;
   }
-  uint64_t bits = tensors_output_hash(w->tensors, &hashed);
+  uint64_t bits = tensors_output_digest(w->tensors, &unknown);
   if (bits == r->rules.bits)
     return ATTN_OK;
   r->rules.bits = bits;
@@ -127,7 +127,7 @@ int group_zoo(struct group_work *w, struct live *l)
 {
   double pairs = attn_problem_pairs(&w->g->problem) * (double)w->g->problem.hq;
   struct record *r = &l->c->record;
-  int status = ATTN_OK, hashed;
+  int status = ATTN_OK, unknown;
   if (!w->zoo && !(w->zoo = calloc(1, sizeof *w->zoo)))
     return ATTN_ENOMEM;
   if (!w->zoo->ready && w->g->problem.op != ATTN_ROPE && pairs <= RULES_PAIRS)
@@ -136,7 +136,7 @@ int group_zoo(struct group_work *w, struct live *l)
     status = group_run_once(w, l);
   if (status || !l->ready)
     return status;
-  r->rules.bits = tensors_output_hash(w->tensors, &hashed);
+  r->rules.bits = tensors_output_digest(w->tensors, &unknown);
   r->inputs_unchanged = tensors_inputs_unchanged(w->tensors);
   if (r->inputs_unchanged == 0)
     status = tensors_restore(w->tensors);

@@ -68,7 +68,7 @@ struct live {
   struct arena_buffer *workspace;
   struct attn_args args;
   bool ready;    /* prepared and verified */
-  uint64_t bits; /* hash of the outputs that its verdict is about; 0: not hashed */
+  uint64_t bits; /* digest of the outputs that its verdict is about; 0: not known */
   int many;      /* the timed run of which many rows are verified */
 };
 

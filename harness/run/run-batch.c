@@ -50,6 +50,7 @@ int run_task_body(void *ctx)
     }
   }
   spent_enter(&b->spent, SPENT_START);
+  instrument_close(&dev);
   dev.ops->close(&dev);
   return 0;
 }

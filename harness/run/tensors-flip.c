@@ -35,6 +35,7 @@ int tensors_flip(struct tensors *t, uint64_t key)
     return ATTN_ENOMEM;
   for (size_t w = 0; w < words; w++)
     t->signs[w] ^= rng_at(key, w);
+  t->digested[op] = false;
   return dev->ops->flip(dev, t->buffer[op]->data, attn_dtype_size(t->p->dtype), n, key);
 }
 
@@ -57,6 +58,8 @@ int tensors_restore(struct tensors *t)
   for (int op = 0; op < OPERANDS && !status; op++)
     if (t->used[op] && !t->output[op] && t->host[op] && t->bytes[op])
       status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
+  if (!status)
+    status = tensors_digest_inputs(t);
   if (!status && t->p->kv)
     status = tensors_scales_upload(t);
   return status || !t->p->page ? status : tensors_pages_upload(t);

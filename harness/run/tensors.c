@@ -282,7 +282,26 @@ int tensors_draw(struct tensors *t, uint64_t seed)
   for (int op = 0; op < OPERANDS && !status; op++)
     if (drawn(t, op))
       status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
-  return status || t->p->op != ATTN_BWD ? status : draw_forward(t);
+  if (!status && t->p->op == ATTN_BWD)
+    status = draw_forward(t);
+  return status ? status : tensors_digest_inputs(t);
+}
+
+static bool is_input(const struct tensors *t, enum operand op)
+{
+  return t->used[op] && !t->output[op] && t->host[op];
+}
+
+int tensors_digest_inputs(struct tensors *t)
+{
+  struct device *dev = t->arena->dev;
+  int status = ATTN_OK;
+  for (int op = 0; op < OPERANDS && !status; op++) {
+    t->digested[op] = is_input(t, op) && t->bytes[op];
+    if (t->digested[op])
+      status = dev->ops->digest(dev, t->buffer[op]->data, t->bytes[op], &t->digest[op]);
+  }
+  return status;
 }
 
 int tensors_poison_outputs(struct tensors *t)
@@ -297,21 +316,6 @@ int tensors_poison_outputs(struct tensors *t)
   return ATTN_OK;
 }
 
-/* Downloads operand op into *scratch (grown as needed). */
-static int fetch(struct tensors *t, enum operand op, void **scratch, size_t *size)
-{
-  struct device *dev = t->arena->dev;
-  if (*size < t->bytes[op]) {
-    free(*scratch);
-    *scratch = malloc(t->bytes[op]);
-    *size = *scratch ? t->bytes[op] : 0;
-    if (!*scratch)
-      return ATTN_ENOMEM;
-  }
-  return t->bytes[op] ? dev->ops->download(dev, *scratch, t->buffer[op]->data, t->bytes[op])
-                      : ATTN_OK;
-}
-
 int tensors_same_bytes(struct tensors *t, const struct arena_buffer *device, const void *host,
                        size_t bytes)
 {
@@ -324,22 +328,26 @@ int tensors_same_bytes(struct tensors *t, const struct arena_buffer *device, con
   return same;
 }
 
+/* By its digest where that still says what is there, else byte by byte. */
+static int input_unchanged(struct tensors *t, enum operand op)
+{
+  struct device *dev = t->arena->dev;
+  uint64_t now;
+  if (!t->digested[op])
+    return tensors_same_bytes(t, t->buffer[op], t->host[op], t->bytes[op]);
+  if (dev->ops->digest(dev, t->buffer[op]->data, t->bytes[op], &now))
+    return -1;
+  return now == t->digest[op];
+}
+
 int tensors_inputs_unchanged(struct tensors *t)
 {
-  void *scratch = NULL;
-  size_t size = 0;
   int same = 1;
   tensors_settle(t);
   t->changed[0] = 0;
-  for (int op = 0; op < OPERANDS && same == 1; op++) {
-    if (!t->used[op] || t->output[op] || !t->host[op])
-      continue;
-    if (fetch(t, op, &scratch, &size))
-      same = -1;
-    else if (memcmp(scratch, t->host[op], t->bytes[op]))
-      same = 0;
-  }
-  free(scratch);
+  for (int op = 0; op < OPERANDS && same == 1; op++)
+    if (is_input(t, op))
+      same = input_unchanged(t, op);
   if (same == 1 && t->p->kv)
     same = tensors_scales_unchanged(t);
   if (same == 1 && t->p->page)
@@ -347,22 +355,18 @@ int tensors_inputs_unchanged(struct tensors *t)
   return same == 1 && t->p->op == ATTN_ROPE ? tensors_cache_kept(t) : same;
 }
 
-uint64_t tensors_output_hash(struct tensors *t, int *status)
+uint64_t tensors_output_digest(struct tensors *t, int *status)
 {
-  void *scratch = NULL;
-  size_t size = 0;
-  uint64_t h = 0;
+  struct device *dev = t->arena->dev;
+  uint64_t all = 0, one = 0;
   *status = ATTN_OK;
   for (int op = 0; op < OPERANDS && !*status; op++) {
-    if (!t->output[op])
+    if (!t->output[op] || !t->bytes[op])
       continue;
-    *status = fetch(t, op, &scratch, &size);
-    const uint16_t *x = scratch;
-    for (size_t i = 0; !*status && i < t->bytes[op] / 2; i++)
-      h = (h ^ x[i]) * 0x100000001b3u; /* FNV-1a over 16-bit units */
+    *status = dev->ops->digest(dev, t->buffer[op]->data, t->bytes[op], &one);
+    all += rng_digest_term((uint64_t)op, one);
   }
-  free(scratch);
-  return *status ? 0 : h;
+  return *status ? 0 : all;
 }
 
 void tensors_destroy(struct tensors *t)

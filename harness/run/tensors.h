@@ -42,10 +42,12 @@ struct tensors {
   int32_t *host_table, *host_seqlens;
   struct arena_buffer *scale[2]; /* of the keys and of the values of an e4m3 cache */
   float *host_scale[2];
-  void *host[OPERANDS];  /* inputs as uploaded; owned */
-  uint64_t *signs;       /* flips that the host's copy has not followed yet; or NULL */
-  char changed[96];      /* what a run changed and should not have; or "" */
-  struct attn_args args; /* device pointers; workspace left for the caller to set */
+  void *host[OPERANDS];      /* inputs as uploaded; owned */
+  uint64_t *signs;           /* flips that the host's copy has not followed yet; or NULL */
+  uint64_t digest[OPERANDS]; /* of inputs as uploaded */
+  bool digested[OPERANDS];   /* and not flipped since */
+  char changed[96];          /* what a run changed and should not have; or "" */
+  struct attn_args args;     /* device pointers; workspace left for the caller to set */
 };
 
 const char *operand_name(enum operand op);
@@ -98,8 +100,10 @@ void tensors_settle(struct tensors *t);
 int tensors_restore(struct tensors *t);
 /* As tensors_inputs_unchanged, for a few random elements of each input. */
 int tensors_probe(struct tensors *t, uint64_t seed);
-/* A 64-bit hash of the output bits; *status is ATTN_OK or the reason why 0 came back. */
-uint64_t tensors_output_hash(struct tensors *t, int *status);
+/* Remembers what was uploaded. */
+int tensors_digest_inputs(struct tensors *t);
+/* A 64-bit digest of the output bits; *status is ATTN_OK or the reason why 0 came back. */
+uint64_t tensors_output_digest(struct tensors *t, int *status);
 void tensors_destroy(struct tensors *t);
 
 #ifdef __cplusplus

@@ -94,12 +94,12 @@ static int run_counted(struct fork *f, device_launch launch, double *written)
 {
   struct device *dev = &f->s->dev;
   const struct instrument_ops *ins = instrument_for(dev, NULL);
-  struct counters c = counters_unknown();
+  struct counted c = {.launch = launch, .ctx = f, .counters = counters_unknown()};
   int status = launch(f, dev->ops->stream(dev));
   bool counts = !strcmp(ins->name, "cupti");
   if (!status && counts)
-    status = ins->count(dev, launch, f, &c);
-  *written = c.dram_write_bytes + c.residue_bytes;
+    status = ins->count(dev, &c, 1);
+  *written = c.counters.dram_write_bytes + c.counters.residue_bytes;
   return status;
 }
 

@@ -66,8 +66,10 @@ static int launch_refuser(void *ctx, void *stream)
 /* Runs once uncounted, so that the kernel is loaded, then counts. */
 static bool count(device_launch launch, void *ctx, struct counters *c)
 {
+  struct counted one = {.launch = launch, .ctx = ctx};
   bool counted = !launch(ctx, device_cuda.stream(&dev)) && !device_cuda.sync(&dev) &&
-                 !counting->count(&dev, launch, ctx, c) && c->source;
+                 !counting->count(&dev, &one, 1) && one.counters.source;
+  *c = one.counters;
   if (!counted)
     diag("not counted: %s %s", c->reason, dev.error);
   return counted;
@@ -111,6 +113,36 @@ static void test_copy(double of_l2)
   ok(k.dram_write_bytes + k.residue_bytes < 0.01 * size, "and writes nothing");
   device_cuda.free(&dev, c.from);
   device_cuda.free(&dev, c.to);
+}
+
+/* Counted together, each has what it has alone, whatever the others move. */
+static void test_together(void)
+{
+  size_t small = dev.info.l2_bytes / 4 / 4096 * 4096, large = 4 * small;
+  struct copy a = {.bytes = small}, b = {.bytes = large};
+  ok(!device_cuda.alloc(&dev, small, &a.from) && !device_cuda.alloc(&dev, small, &a.to) &&
+         !device_cuda.alloc(&dev, large, &b.from) && !device_cuda.alloc(&dev, large, &b.to) &&
+         !device_cuda.fill(&dev, a.from, 1, small) && !device_cuda.fill(&dev, b.from, 1, large),
+     "two copies, one of 4 times the other");
+  struct counted all[] = {{launch_copy, &b, {0}},
+                          {launch_empty, NULL, {0}},
+                          {launch_copy, &a, {0}},
+                          {launch_read, &b, {0}}};
+  const double read[] = {(double)large, 0, (double)small, (double)large};
+  const double written[] = {(double)large, 0, (double)small, 0};
+  ok(!counting->count(&dev, all, 4), "they, an empty kernel and a read are counted together");
+  for (int i = 0; i < 4; i++) {
+    const struct counters *c = &all[i].counters;
+    double w = c->dram_write_bytes + c->residue_bytes;
+    diag("%d: read %.0f, written %.0f %s", i, c->dram_read_bytes, w, c->reason);
+    ok(c->source && near_background(c->dram_read_bytes, read[i], 0.01) &&
+           near_background(w, written[i], 0.01),
+       "launch %d of them has its own bytes", i);
+  }
+  device_cuda.free(&dev, a.from);
+  device_cuda.free(&dev, a.to);
+  device_cuda.free(&dev, b.from);
+  device_cuda.free(&dev, b.to);
 }
 
 static void test_empty_and_cycles(void)
@@ -200,10 +232,11 @@ static void test_kernels(void)
 static void test_failure(void)
 {
   struct counters k = {0};
-  ok(counting->count(&dev, launch_refuser, NULL, &k) == ATTN_EUNSUPPORTED && !k.source &&
-         isnan(k.dram_read_bytes),
+  struct counted refused = {.launch = launch_refuser};
+  ok(counting->count(&dev, &refused, 1) == ATTN_EUNSUPPORTED && !refused.counters.source &&
+         isnan(refused.counters.dram_read_bytes),
      "a launch that fails is not counted, and its status returns");
-  diag("%s", k.reason);
+  diag("%s", refused.counters.reason);
   ok(count(launch_empty, NULL, &k), "the next launch is counted");
 }
 
@@ -224,6 +257,7 @@ int main(void)
   test_copy(0.25);
   test_copy(1);
   test_copy(4);
+  test_together();
   test_tensor();
   test_kernels();
   test_failure();

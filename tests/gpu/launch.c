@@ -57,13 +57,14 @@ static int prepare(struct subject *s, struct device *dev, struct arena *arena, s
 
 static int observe(struct subject *s, struct device *dev, bool count)
 {
-  struct counters c;
+  struct counted one = {.launch = launch, .ctx = s};
+  const struct counters *c = &one.counters;
   int status = dev->ops->sync(dev);
   if (!status && count) {
-    status = instrument_cupti.count(dev, launch, s, &c);
-    if (!status && c.source)
-      printf("%.0f %.0f\n", c.dram_read_bytes, c.dram_write_bytes);
-    return status || !c.source ? complain("not counted", c.reason) : 0;
+    status = instrument_cupti.count(dev, &one, 1);
+    if (!status && c->source)
+      printf("%.0f %.0f\n", c->dram_read_bytes, c->dram_write_bytes);
+    return status || !c->source ? complain("not counted", c->reason) : 0;
   }
   if (!status)
     status = cuda_flush(dev);
