@@ -5,7 +5,8 @@
 # --tables makes of the records, and the records hold what is promised: a slowdown of 2 % found in 95 %
 # of 40 trials at least and one of 1 % in 80 %; one false alarm in 300 comparisons at most, and 95 % of
 # medians within 1 % from run to run; events, graph and activity within 2 % of the one in the middle above
-# 50 us; bytes read by CUPTI and by ncu within 1 %.
+# 50 us; bytes read by CUPTI and by ncu within 1 %; run --quick in a minute, the default suite
+# in 15 minutes with at most 15 % of overhead.
 . "$srcdir/tests/tap.sh"
 
 gate=$srcdir/profiles/gate doc=$srcdir/doc/gate.md
@@ -14,7 +15,7 @@ trap 'rm -rf "$dir"' EXIT
 sh "$srcdir/build-aux/prove" --tables "$gate" > "$dir/tables"
 is $? 0 "the records make tables"
 
-sed -n '/<!-- \(power\|aa\|methods\|bytes\) -->/,/<!-- end of/p' "$doc" | grep -v '^<!--\|^$\|^```' | sort > "$dir/shown"
+sed -n '/<!-- \(power\|aa\|methods\|bytes\|walls\) -->/,/<!-- end of/p' "$doc" | grep -v '^<!--\|^$\|^```' | sort > "$dir/shown"
 sort "$dir/tables" > "$dir/made"
 comm -3 "$dir/shown" "$dir/made" | sed 's/^/# only in one of them: /'
 cmp -s "$dir/shown" "$dir/made"
@@ -51,5 +52,15 @@ if [ -f "$gate/bytes.txt" ]; then
   grep '^| cuda/' "$dir/tables" > "$dir/rows"
   all "$dir/rows" 4 "\$1 <= 1"
   ok $? "two counters agree: $(wc -l < "$dir/rows") kernels"
+fi
+if [ -f "$gate/quick.txt" ]; then
+  grep '^| `attnbench run --quick` ' "$dir/tables" > "$dir/row"
+  all "$dir/row" 2 '$1 < 60'
+  ok $? "run --quick takes less than a minute: $(cat "$dir/row")"
+fi
+if [ -f "$gate/default.txt" ]; then
+  grep '^| `attnbench run` ' "$dir/tables" > "$dir/row"
+  all "$dir/row" 2 '$1 < 900' && all "$dir/row" 6 '$1 < 15'
+  ok $? "the default suite less than 15 minutes, of them less than 15 % overhead: $(cat "$dir/row")"
 fi
 done_testing
