@@ -199,7 +199,7 @@ int draw_serving_heads(struct report *r, char *err, size_t errlen)
   if (!count_of(r, "heads"))
     return 0;
   serving_name(serving_nth(r, "heads", 0), name, sizeof name);
-  if (serving_open(&c, r, "serve-heads", title, "", 1000, 460, err, errlen))
+  if (serving_open(&c, r, "serve-heads", title, "", 1030, 460, err, errlen))
     return -1;
   for (int i = 0; i < 4; i++)
     heads_panel(&c, r, &heads_panels[i], i);

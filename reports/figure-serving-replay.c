@@ -62,7 +62,9 @@ static int write_lines(struct canvas *c, const struct report *r)
     char name[200], trace[120], text[400];
     serving_name(s, name, sizeof name);
     serving_trace(s, trace, sizeof trace);
-    snprintf(text, sizeof text, "%s; %s, cache %s", trace, name, cached(s) ? "on" : "off");
+    snprintf(text, sizeof text, "%lld of %s; %s, cache %s",
+             (long long)json_integer_value(json_object_get(s->serve, "requests")), trace, name,
+             cached(s) ? "on" : "off");
     fputs(n ? ", " : "", c->gp);
     canvas_quote(c->gp, text);
     fprintf(c->gp, " %d", n);
