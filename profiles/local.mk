@@ -5,6 +5,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/zoo.schema.json \
   profiles/baselines/zoo-cpu.jsonl \
   profiles/baselines/h200.jsonl \
+  profiles/baselines/parts \
   profiles/machines/a100-80gb.machine \
   profiles/machines/h100-sxm.machine \
   profiles/machines/h200.machine \

@@ -11,10 +11,10 @@
 #include "harness/record/build-info.h"
 
 static const struct {
-  const char *impl, *hash;
+  const char *impl, *part, *hash;
 } hashes[] = {
 #include "impl/impl-hash.h"
-    {NULL, NULL},
+    {NULL, NULL, NULL},
 };
 
 const struct build_info *build_info(void)
@@ -24,10 +24,11 @@ const struct build_info *build_info(void)
   return &info;
 }
 
-const char *build_impl_hash(const char *impl)
+const char *build_impl_hash(const char *impl, enum attn_op op)
 {
+  const char *part = op == ATTN_BWD ? "bwd" : "fwd";
   for (int i = 0; hashes[i].impl; i++)
-    if (!strcmp(hashes[i].impl, impl))
+    if (!strcmp(hashes[i].impl, impl) && (!*hashes[i].part || !strcmp(hashes[i].part, part)))
       return hashes[i].hash;
   return NULL;
 }

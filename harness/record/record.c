@@ -317,7 +317,7 @@ static void put_heading(json_t *o, const struct record *r)
   put_text(o, "suite", r->suite);
   put(o, "problem", json_string(problem));
   put(o, "impl", json_string(r->impl));
-  put_text(o, "impl_hash", build_impl_hash(r->impl));
+  put_text(o, "impl_hash", build_impl_hash(r->impl, r->problem.op));
   put_text(o, "provenance", r->provenance);
   put(o, "variant", variant_json(r));
   put(o, "status", json_string(record_status_name(r->status)));
