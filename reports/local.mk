@@ -35,6 +35,7 @@ libattnbench_a_SOURCES += \
   reports/table-results.c \
   reports/table-serving.c \
   reports/table-summary.c \
+  reports/table-against.c \
   reports/table-throughput.c \
   reports/table-training.c \
   reports/table.c reports/table.h \

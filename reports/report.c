@@ -21,6 +21,7 @@ const struct table_kind table_kinds[] = {
     {"throughput-bwd", table_throughput_bwd},
     {"throughput-append", table_throughput_append},
     {"bandwidth-decode", table_bandwidth_decode},
+    {"against-peers", table_against_peers},
     {"training", table_training},
     {"results", table_results},
     {"fits", table_fits},

@@ -14,6 +14,7 @@ struct table *table_throughput_fwd(const struct report *r);
 struct table *table_throughput_bwd(const struct report *r);
 struct table *table_throughput_append(const struct report *r);
 struct table *table_bandwidth_decode(const struct report *r);
+struct table *table_against_peers(const struct report *r);
 struct table *table_training(const struct report *r);
 struct table *table_results(const struct report *r);
 struct table *table_fits(const struct report *r);

@@ -310,6 +310,29 @@ static void test_escapes(void)
   json_decref(r);
 }
 
+/* Twice as fast as the fastest peer of its run; a faster one of another run does not count. */
+static void test_against_peers(void)
+{
+  static char lines[65536];
+  json_t *like = NULL, *r;
+  size_t i;
+  json_array_foreach(records, i, r) if (!like && json_is_object(json_object_get(r, "time")) &&
+                                        !strncmp(json_string_value(json_object_get(r, "problem")),
+                                                 "op=fwd", 6)) like = r;
+  lines[0] = 0;
+  add_line(lines, sizeof lines, like, "cuda/ours", "one", 1);
+  add_line(lines, sizeof lines, like, "peer/fast", "one", 2);
+  add_line(lines, sizeof lines, like, "peer/slow", "one", 3);
+  add_line(lines, sizeof lines, like, "peer/other", "two", 0.1);
+  ok(!report_on(write_results("peers.jsonl", 0, lines), "peers"), "a report with peers");
+  char *csv = text_of("peers/tables/against-peers.csv"), *row = csv ? strchr(csv, '\n') : NULL;
+  ok(row && strstr(row, ",10,2\n") && !strchr(row + 1 + strcspn(row + 1, "\n") + 1, ','),
+     "one row: 2 times the fastest peer of its run, of 10 processes");
+  diag("%s", csv ? csv : "no table");
+  free(csv);
+  ok(access(in_folder("plain/tables/against-peers.md"), F_OK), "without peers there is no table");
+}
+
 static void test_two_files(void)
 {
   const char *files[] = {write_results("before.jsonl", 1, ""), write_results("after.jsonl", 1, "")};
@@ -370,6 +393,7 @@ int main(void)
   test_escapes();
   test_two_files();
   test_no_gnuplot();
+  test_against_peers();
   remove_folder();
   json_decref(records);
   return done_testing();

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * table-against.c - how much faster than the fastest peer: a row a length, a column an
+ * implementation. Only times of the same run are compared.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reports/figure.h"
+#include "reports/format.h"
+#include "reports/tables.h"
+
+#define PROCESSES 1 /* its column */
+
+static bool is_peer(const struct report_row *row)
+{
+  return !strncmp(row->impl, "peer/", 5);
+}
+
+/* The fastest peer of the row's run on the row's problem; NULL: none. */
+static const struct report_row *peer_of(const struct report_panel *panel,
+                                        const struct report_row *row)
+{
+  const struct report_row *best = NULL;
+  for (int i = 0; i < panel->nrows; i++) {
+    const struct report_row *p = panel->rows[i];
+    if (is_peer(p) && report_timed(p) && !strcmp(p->run_id, row->run_id) &&
+        !strcmp(p->problem, row->problem) && (!best || p->median_s < best->median_s))
+      best = p;
+  }
+  return best;
+}
+
+static const struct report_row *compared(const struct report_panel *panel,
+                                         const struct report_row *row)
+{
+  return !is_peer(row) && report_timed(row) ? peer_of(panel, row) : NULL;
+}
+
+/* Which algorithms have a peer beside them anywhere. */
+static bool *compared_algorithms(const struct report *r)
+{
+  bool *used = calloc((size_t)r->nalgorithms + 1, sizeof *used);
+  for (int v = 0; used && v < r->nviews; v++)
+    for (int p = 0; p < r->views[v].npanels; p++) {
+      const struct report_panel *panel = &r->views[v].panels[p];
+      for (int i = 0; i < panel->nrows; i++)
+        used[panel->rows[i]->style] |= compared(panel, panel->rows[i]) != NULL;
+    }
+  return used;
+}
+
+static struct table *new_table(const struct report *r, const bool *used)
+{
+  struct table_column *columns = calloc((size_t)r->nalgorithms + 2, sizeof *columns);
+  int n = 0;
+  if (!columns)
+    return NULL;
+  columns[n++] = (struct table_column){strdup("Tokens"), "tokens", 'r'};
+  columns[n++] = (struct table_column){strdup("Processes"), "processes", 'r'};
+  for (int s = 0; s < r->nalgorithms; s++)
+    if (used[s])
+      columns[n++] = (struct table_column){strdup(r->algorithms[s]), r->algorithms[s], 'r'};
+  struct table *t = table_new("against-peers", "Against the fastest peer",
+                              "How often an implementation runs while the fastest peer runs once: "
+                              "the peer's median time over its own, of the same run.",
+                              columns, n);
+  if (!t)
+    return NULL;
+  t->own_columns = columns;
+  t->section_csv = "case";
+  return t;
+}
+
+static int column_of(const bool *used, int style)
+{
+  int column = PROCESSES + 1;
+  for (int s = 0; s < style; s++)
+    column += used[s];
+  return column;
+}
+
+static double processes(const struct report_row *row)
+{
+  return (double)json_integer_value(
+      json_object_get(json_object_get(row->json, "time"), "processes"));
+}
+
+static void heading(const struct report *r, const struct report_view *v, struct table *t,
+                    const struct report_panel *panel)
+{
+  char section[1024], view[256], words[512];
+  struct attributes a;
+  panel_attributes(r, v, panel, &a);
+  attributes_common(&a, 1, words, sizeof words);
+  report_view_title(r, v, view, sizeof view);
+  snprintf(section, sizeof section, "%s · %s", view, words);
+  table_section(t, section);
+}
+
+static void add_panel(const struct report *r, const struct report_view *v, struct table *t,
+                      const bool *used, const struct report_panel *panel)
+{
+  int64_t length = -1;
+  char text[24];
+  for (int i = 0; i < panel->nrows; i++) {
+    const struct report_row *row = panel->rows[i], *peer = compared(panel, row);
+    if (!peer)
+      continue;
+    double ratio = peer->median_s / row->median_s;
+    if (length < 0)
+      heading(r, v, t, panel);
+    if (row->p.sk != length) {
+      length = row->p.sk;
+      table_row(t);
+      table_number(t, 0, (double)length, format_tokens((double)length).s);
+      snprintf(text, sizeof text, "%.0f", processes(row));
+      table_number(t, PROCESSES, processes(row), text);
+    }
+    table_number(t, column_of(used, row->style), ratio, format_number(ratio, 3).s);
+  }
+}
+
+struct table *table_against_peers(const struct report *r)
+{
+  bool *used = compared_algorithms(r);
+  struct table *t = used ? new_table(r, used) : NULL;
+  for (int v = 0; t && v < r->nviews; v++)
+    for (int p = 0; p < r->views[v].npanels; p++)
+      add_panel(r, &r->views[v], t, used, &r->views[v].panels[p]);
+  free(used);
+  return t;
+}
