@@ -128,7 +128,8 @@ static int put_body(const struct report *r, FILE *out, char *err, size_t errlen)
       return -1;
   if (put_table(r, "throughput-fwd", out) || put_table(r, "throughput-bwd", out) ||
       put_table(r, "throughput-append", out) || put_table(r, "bandwidth-decode", out) ||
-      put_table(r, "against-peers", out) || put_table(r, "fits", out) ||
+      put_table(r, "against-peers-fwd", out) || put_table(r, "against-peers-bwd", out) ||
+      put_table(r, "against-peers-decode", out) || put_table(r, "fits", out) ||
       put_table(r, "bits", out) || put_table(r, "scores", out) || put_table(r, "matrix", out))
     return -1;
   if (r->nrows || r->nserving) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * table-against.c - how much faster than the fastest peer: a row a length, a column an
- * implementation. Only times of the same run are compared.
+ * table-against.c - how much faster than the fastest peer, a table an operation: a row a length, a
+ * column an implementation. Only times of the same run are compared.
  */
 #include "config.h"
 
@@ -34,26 +34,38 @@ static const struct report_row *peer_of(const struct report_panel *panel,
   return best;
 }
 
-static const struct report_row *compared(const struct report_panel *panel,
+struct kind {
+  enum attn_op op;
+  const char *name, *title;
+};
+
+static const struct kind kinds[] = {
+    {ATTN_FWD, "against-peers-fwd", "Forward against the fastest peer"},
+    {ATTN_BWD, "against-peers-bwd", "Backward against the fastest peer"},
+    {ATTN_DECODE, "against-peers-decode", "Decode against the fastest peer"},
+};
+
+static const struct report_row *compared(const struct kind *k, const struct report_panel *panel,
                                          const struct report_row *row)
 {
-  return !is_peer(row) && report_timed(row) ? peer_of(panel, row) : NULL;
+  bool ours = row->parsed && row->p.op == k->op && !is_peer(row) && report_timed(row);
+  return ours ? peer_of(panel, row) : NULL;
 }
 
 /* Which algorithms have a peer beside them anywhere. */
-static bool *compared_algorithms(const struct report *r)
+static bool *compared_algorithms(const struct kind *k, const struct report *r)
 {
   bool *used = calloc((size_t)r->nalgorithms + 1, sizeof *used);
   for (int v = 0; used && v < r->nviews; v++)
     for (int p = 0; p < r->views[v].npanels; p++) {
       const struct report_panel *panel = &r->views[v].panels[p];
       for (int i = 0; i < panel->nrows; i++)
-        used[panel->rows[i]->style] |= compared(panel, panel->rows[i]) != NULL;
+        used[panel->rows[i]->style] |= compared(k, panel, panel->rows[i]) != NULL;
     }
   return used;
 }
 
-static struct table *new_table(const struct report *r, const bool *used)
+static struct table *new_table(const struct kind *k, const struct report *r, const bool *used)
 {
   struct table_column *columns = calloc((size_t)r->nalgorithms + 2, sizeof *columns);
   int n = 0;
@@ -64,7 +76,7 @@ static struct table *new_table(const struct report *r, const bool *used)
   for (int s = 0; s < r->nalgorithms; s++)
     if (used[s])
       columns[n++] = (struct table_column){strdup(r->algorithms[s]), r->algorithms[s], 'r'};
-  struct table *t = table_new("against-peers", "Against the fastest peer",
+  struct table *t = table_new(k->name, k->title,
                               "How often an implementation runs while the fastest peer runs once: "
                               "the peer's median time over its own, of the same run.",
                               columns, n);
@@ -101,13 +113,13 @@ static void heading(const struct report *r, const struct report_view *v, struct 
   table_section(t, section);
 }
 
-static void add_panel(const struct report *r, const struct report_view *v, struct table *t,
-                      const bool *used, const struct report_panel *panel)
+static void add_panel(const struct kind *k, const struct report *r, const struct report_view *v,
+                      struct table *t, const bool *used, const struct report_panel *panel)
 {
   int64_t length = -1;
   char text[24];
   for (int i = 0; i < panel->nrows; i++) {
-    const struct report_row *row = panel->rows[i], *peer = compared(panel, row);
+    const struct report_row *row = panel->rows[i], *peer = compared(k, panel, row);
     if (!peer)
       continue;
     double ratio = peer->median_s / row->median_s;
@@ -124,13 +136,28 @@ static void add_panel(const struct report *r, const struct report_view *v, struc
   }
 }
 
-struct table *table_against_peers(const struct report *r)
+static struct table *of_kind(const struct kind *k, const struct report *r)
 {
-  bool *used = compared_algorithms(r);
-  struct table *t = used ? new_table(r, used) : NULL;
+  bool *used = compared_algorithms(k, r);
+  struct table *t = used ? new_table(k, r, used) : NULL;
   for (int v = 0; t && v < r->nviews; v++)
     for (int p = 0; p < r->views[v].npanels; p++)
-      add_panel(r, &r->views[v], t, used, &r->views[v].panels[p]);
+      add_panel(k, r, &r->views[v], t, used, &r->views[v].panels[p]);
   free(used);
   return t;
+}
+
+struct table *table_against_peers_fwd(const struct report *r)
+{
+  return of_kind(&kinds[0], r);
+}
+
+struct table *table_against_peers_bwd(const struct report *r)
+{
+  return of_kind(&kinds[1], r);
+}
+
+struct table *table_against_peers_decode(const struct report *r)
+{
+  return of_kind(&kinds[2], r);
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every number in README comes from a committed record: its results are rows of the table that
-# attnbench report makes from profiles/baselines, and its figure shows that report's data.
+# Every number in README and in doc/kernels.md comes from a committed record: their results are rows of
+# the tables that attnbench report makes from profiles/baselines, and README's figure shows that
+# report's data.
 . "$srcdir/tests/tap.sh"
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/attnbench-readme.XXXXXX") || exit 1
@@ -14,14 +15,17 @@ readme=$srcdir/README.md
 is $? 0 "the baselines make a report"
 cat "$dir"/report/tables/*.md > "$dir/rows"
 
-sed -n '/<!-- results -->/,/<!-- end of results -->/p' "$readme" | grep '^|' > "$dir/readme-rows"
-n=$(wc -l < "$dir/readme-rows")
-ok $((n < 4)) "README shows $n rows"
-missing=0
-while IFS= read -r row; do
-  grep -qxF -e "$row" "$dir/rows" || { missing=$((missing + 1)); printf '# not in the report: %s\n' "$row"; }
-done < "$dir/readme-rows"
-is "$missing" 0 "each is a row of the report"
+for text in "$readme" "$srcdir/doc/kernels.md"; do
+  name=$(basename "$text")
+  sed -n '/<!-- results -->/,/<!-- end of results -->/p' "$text" | grep '^|' > "$dir/shown"
+  n=$(wc -l < "$dir/shown")
+  ok $((n < 4)) "$name shows $n rows"
+  missing=0
+  while IFS= read -r row; do
+    grep -qxF -e "$row" "$dir/rows" || { missing=$((missing + 1)); printf '# not in the report: %s\n' "$row"; }
+  done < "$dir/shown"
+  is "$missing" 0 "each is a row of the report"
+done
 
 # Outside of that table: no measured figure, that is none with a unit of speed.
 strays=$(sed '/<!-- results -->/,/<!-- end of results -->/d' "$readme" |

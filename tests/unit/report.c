@@ -325,7 +325,7 @@ static void test_against_peers(void)
   add_line(lines, sizeof lines, like, "peer/slow", "one", 3);
   add_line(lines, sizeof lines, like, "peer/other", "two", 0.1);
   ok(!report_on(write_results("peers.jsonl", 0, lines), "peers"), "a report with peers");
-  char *csv = text_of("peers/tables/against-peers.csv"), *row = csv ? strchr(csv, '\n') : NULL;
+  char *csv = text_of("peers/tables/against-peers-fwd.csv"), *row = csv ? strchr(csv, '\n') : NULL;
   ok(row && strstr(row, ",10,2\n") && !strchr(row + 1 + strcspn(row + 1, "\n") + 1, ','),
      "one row: 2 times the fastest peer of its run, of 10 processes");
   diag("%s", csv ? csv : "no table");
@@ -333,7 +333,7 @@ static void test_against_peers(void)
   lines[0] = 0;
   add_line(lines, sizeof lines, like, "cuda/ours", "one", 1);
   ok(!report_on(write_results("alone.jsonl", 0, lines), "alone") &&
-         access(in_folder("alone/tables/against-peers.md"), F_OK),
+         access(in_folder("alone/tables/against-peers-fwd.md"), F_OK),
      "without peers there is no table");
 }
 
