@@ -274,6 +274,11 @@ static int read_sides(struct ab *ab, char *err, size_t errlen)
 {
   for (int i = 0; i < 2; i++) {
     const struct attn_impl *impl = ab->side[i].impl;
+    if (access(ab->file[i], F_OK)) {
+      snprintf(err, errlen, "--ab %s: the run wrote no records; is this an attnbench?",
+               ATTN_ECHOS(ab->side[i].word));
+      return -1;
+    }
     if (cells_read(&ab->cells[i], ab->file[i], impl ? impl->name : NULL, err, errlen))
       return -1;
     if (ab_paired(ab) && rename_cells(&ab->cells[i], ab->side[1].word))

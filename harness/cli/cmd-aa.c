@@ -17,7 +17,8 @@
 #include "impl/echo.h"
 
 #define AA_PROCESSES 7
-#define NEAR 0.01 /* medians that differ by less are counted as near */
+#define AA_COMPARISONS 5 /* of a cell, for a floor that is of use */
+#define NEAR 0.01        /* medians that differ by less are counted as near */
 
 struct aa {
   struct options *o;
@@ -90,12 +91,14 @@ static int compare_all(struct aa *a, const char *const *files, int n, char *err,
 {
   struct cells base, now = {0};
   int status = cells_read(&base, files[0], NULL, err, errlen);
-  tell_skipped(&base);
+  if (!status)
+    tell_skipped(&base);
   for (int i = 1; i < n && !status; i++) {
     status = cells_read(&now, files[i], NULL, err, errlen);
-    tell_skipped(&now);
-    if (!status)
+    if (!status) {
+      tell_skipped(&now);
       status = compare_runs(a, &base, &now, err, errlen);
+    }
     cells_free(&base);
     base = now;
     now = (struct cells){0};
@@ -121,6 +124,19 @@ static int make_floor(struct aa *a)
   return 0;
 }
 
+/* The fewer comparisons, the more a floor is made of not knowing. */
+static void show_width(const struct noise_floor *f)
+{
+  int fewest = f->comparisons;
+  for (int i = 0; i < f->n; i++)
+    fewest = f->cell[i].comparisons < fewest ? f->cell[i].comparisons : fewest;
+  if (fewest < AA_COMPARISONS)
+    printf("%d comparison%s a cell: a floor is %.0f times as wide as runs were apart; %d make it "
+           "%.0f times\n",
+           fewest, fewest == 1 ? "" : "s", stats_t_quantile(0.995, fewest), AA_COMPARISONS,
+           stats_t_quantile(0.995, AA_COMPARISONS));
+}
+
 static void show_floor(const struct aa *a)
 {
   const struct noise_floor *f = &a->floor;
@@ -137,6 +153,7 @@ static void show_floor(const struct aa *a)
   for (int i = 0; i < f->n; i++)
     printf("%7.3f %%  %-22s %s, %s, %s\n", 100 * f->cell[i].floor, f->cell[i].key.impl,
            f->cell[i].key.problem, f->cell[i].key.cache, f->cell[i].key.mode);
+  show_width(f);
 }
 
 static int conclude(struct aa *a, const char *const *files, int n, char *err, size_t errlen)

@@ -27,7 +27,21 @@ static void show_change(const struct history *h, const struct series *s, size_t 
          h->files[s->file[s->change[k]]], s->file[s->change[k]] + 1, h->nfiles);
 }
 
-static int plot(const struct options *o, const struct history *h, char *err, size_t errlen)
+static void show_count(const struct history *h, int changes)
+{
+  size_t longest = 0;
+  for (int i = 0; i < h->n; i++)
+    longest = h->series[i].n > longest ? h->series[i].n : longest;
+  printf("%d change%s in %d series of %d files\n", changes, changes == 1 ? "" : "s", h->n,
+         h->nfiles);
+  if (longest < HISTORY_FEWEST)
+    printf(
+        "the longest series has %zu values: with fewer than %d hardly any change is significant\n",
+        longest, HISTORY_FEWEST);
+}
+
+static int plot(const struct options *o, const struct history *h, int changes, char *err,
+                size_t errlen)
 {
   bool drawn;
   if (!o->gate.out)
@@ -35,7 +49,9 @@ static int plot(const struct options *o, const struct history *h, char *err, siz
   if (history_plot(h, o->gate.out, &drawn, err, errlen))
     return complain(EXIT_ENVIRONMENT, err);
   printf("%s: history.dat, history.gp%s\n", o->gate.out,
-         drawn ? ", history.svg" : "; nothing drawn: no change, or no gnuplot");
+         drawn     ? ", history.svg"
+         : changes ? "; no figure: gnuplot is not there, or failed"
+                   : "; no figure: nothing changed");
   return EXIT_OK;
 }
 
@@ -61,9 +77,8 @@ static int history(struct options *o)
     for (size_t k = 0; k < h.series[i].changes; k++, changes++)
       show_change(&h, &h.series[i], k);
   if (!code) {
-    printf("%d change%s in %d series of %d files\n", changes, changes == 1 ? "" : "s", h.n,
-           h.nfiles);
-    code = plot(o, &h, err, sizeof err);
+    show_count(&h, changes);
+    code = plot(o, &h, changes, err, sizeof err);
   }
   history_free(&h);
   return code;

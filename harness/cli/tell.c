@@ -37,4 +37,9 @@ void tell_skipped(const struct cells *c)
              ATTN_ECHOS(c->file), c->newer, c->newer == 1 ? "" : "s");
     remark(line);
   }
+  if (c->serving) {
+    snprintf(line, sizeof line, "%s: skipped %d record%s of serve, which attnbench report shows",
+             ATTN_ECHOS(c->file), c->serving, c->serving == 1 ? "" : "s");
+    remark(line);
+  }
 }

@@ -14,6 +14,8 @@
 #include "harness/gate/compare.h"
 #include "reports/format.h"
 
+#define CASE_TEXT (ATTN_PROBLEM_TEXT + 40)
+
 enum outcome { GOOD, BAD, OPEN };
 
 struct ci_test {
@@ -24,15 +26,17 @@ struct ci_test {
   char what[700];
 };
 
+/* Of a verdict the word stands before it already. */
 static void pair_test(const struct compared *x, struct ci_test *t)
 {
-  static const char *const words[] = {"same", "verdict changed", "new", "missing"};
+  static const char *const words[] = {"same", "changed", "new", "missing"};
+  char said[sizeof t->what];
   *t = (struct ci_test){.cell = x->now ? x->now : x->base, .of = "verdict"};
   t->word = words[x->state];
   t->outcome = x->failing ? BAD : x->state == PAIR_NEW || x->state == PAIR_MISSING ? OPEN : GOOD;
-  pairing_text(x, t->what, sizeof t->what);
-  if (!t->what[0])
-    snprintf(t->what, sizeof t->what, "%s", record_status_name(t->cell->status));
+  pairing_text(x, said, sizeof said);
+  const char *colon = strstr(said, ": ");
+  snprintf(t->what, sizeof t->what, "%s", colon ? colon + 2 : record_status_name(t->cell->status));
 }
 
 static void finding_test(const struct compared *x, enum quantity q, struct ci_test *t)
@@ -70,17 +74,25 @@ static void tally(const struct ci_test *t, void *ctx)
   ((struct tally *)ctx)->n[t->outcome]++;
 }
 
+/* The problem with the cache's state and the mode, which tell cells apart as well. */
+static void case_text(const struct cell *c, char *buf, size_t len)
+{
+  snprintf(buf, len, "%s%s%s%s%s", c->problem, c->cache[0] ? ", " : "", c->cache,
+           c->mode[0] ? ", " : "", c->mode);
+}
+
 /* ---- JUnit ----------------------------------------------------------------------------------- */
 
 static void junit_case(const struct ci_test *t, void *ctx)
 {
   FILE *out = ((struct tally *)ctx)->out;
+  char name[CASE_TEXT];
+  case_text(t->cell, name, sizeof name);
   fprintf(out, "  <testcase classname=\"");
   write_escaped(out, ESCAPE_HTML, t->cell->impl);
   fprintf(out, "\" name=\"%s: ", t->of);
-  write_escaped(out, ESCAPE_HTML, t->cell->problem);
-  fprintf(out, "%s%s%s%s\"", t->cell->cache[0] ? ", " : "", t->cell->cache,
-          t->cell->mode[0] ? ", " : "", t->cell->mode);
+  write_escaped(out, ESCAPE_HTML, name);
+  fprintf(out, "\"");
   if (t->outcome == GOOD) {
     fprintf(out, "/>\n");
     return;
@@ -113,9 +125,11 @@ static void tap_text(FILE *out, const char *s)
 static void tap_line(const struct ci_test *t, void *ctx)
 {
   struct tally *n = ctx;
+  char name[CASE_TEXT];
+  case_text(t->cell, name, sizeof name);
   fprintf(n->out, "%s %d - %s %s: ", t->outcome == BAD ? "not ok" : "ok", ++n->n[GOOD],
           t->cell->impl, t->of);
-  tap_text(n->out, t->cell->problem);
+  tap_text(n->out, name);
   if (t->outcome == OPEN)
     fprintf(n->out, " # SKIP %s, ", t->word);
   else
@@ -148,8 +162,10 @@ static void command_text(FILE *out, const char *s, bool property)
 static void annotate(const struct ci_test *t, void *ctx)
 {
   FILE *out = ((struct tally *)ctx)->out;
+  char name[CASE_TEXT];
   if (t->outcome == GOOD)
     return;
+  case_text(t->cell, name, sizeof name);
   fprintf(out, "::%s title=", t->outcome == BAD ? "error" : "warning");
   command_text(out, t->of, true);
   fputc(' ', out);
@@ -157,7 +173,7 @@ static void annotate(const struct ci_test *t, void *ctx)
   fprintf(out, "::");
   command_text(out, t->cell->impl, false);
   fputc(' ', out);
-  command_text(out, t->cell->problem, false);
+  command_text(out, name, false);
   fprintf(out, ": ");
   command_text(out, t->what, false);
   fputc('\n', out);

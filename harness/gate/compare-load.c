@@ -199,6 +199,10 @@ static int take(json_t *record, int line, void *ctx)
     r->cells->newer++;
     return 0;
   }
+  if (json_is_object(json_object_get(record, "serve"))) {
+    r->cells->serving++;
+    return 0;
+  }
   key.cache = one_of(field_text(time, "cache"), "cold", "warm");
   key.mode = one_of(field_text(time, "mode"), "rested", "sustained");
   read_conditions(&key.on, record);
@@ -260,7 +264,10 @@ int cells_read(struct cells *c, const char *file, const char *impl, char *err, s
   if (c->n)
     return 0;
   snprintf(err, errlen, "%s: no records%s%s%s; attnbench run --out writes them", ATTN_ECHOS(file),
-           impl ? " of " : "", impl ? impl : "", c->newer ? " but of a newer version" : "");
+           impl ? " of " : "", impl ? impl : "",
+           c->newer     ? " but of a newer version"
+           : c->serving ? " but of serve, which attnbench report shows"
+                        : "");
   return -1;
 }
 

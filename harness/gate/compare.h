@@ -50,6 +50,7 @@ struct cells {
   struct cell *item;
   bool shared;       /* history: another file has one of its cells */
   int n, bad, newer; /* lines that are no records; records of a schema that is not known yet */
+  int serving;       /* records of attnbench serve, which have no cells */
 };
 
 /* Reads a results file; of one implementation only, where impl is not NULL. -1 and a line in err.

@@ -91,7 +91,7 @@ int store_append(struct store *s, json_t *record, char *err, size_t errlen)
       why = why ? why : errno;
     snprintf(err, errlen,
              "%s: record not written: %s; earlier records are intact, make room and "
-             "run again with --resume",
+             "run again",
              s->path, strerror(why));
   }
   free(text);

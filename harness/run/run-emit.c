@@ -113,8 +113,10 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
     return status;
   snprintf(repro, sizeof repro, "%s --impl %s '%s'", run->o->repro, r->impl, problem);
   json_t *j = record_to_json(r, &g->device, repro);
-  if (store_append(&run->store, j, err, errlen))
+  if (store_append(&run->store, j, err, errlen)) {
+    snprintf(err + strlen(err), errlen - strlen(err), " with --resume");
     status = ATTN_EINVAL;
+  }
   json_decref(j);
   return status;
 }

@@ -45,6 +45,17 @@ attn compare --format annotations "$dir/base.jsonl" "$dir/slow.jsonl"
 says '^::error title=time slower::steady/a .*%25' "annotations: an error, escaped"
 attn compare --format markdown "$dir/base.jsonl" "$dir/slow.jsonl"
 says '^| \*\*slower\*\* | time |' "markdown: a row"
+# Cells that differ in cache state alone, and a verdict that changed: every test has its own name, and
+# says what happened once.
+sed 's/"cache":"cold"/"cache":"warm"/' "$dir/base.jsonl" | cat "$dir/base.jsonl" - > "$dir/both.jsonl"
+sed 's/"status":"pass"/"status":"crash"/' "$dir/both.jsonl" > "$dir/crash.jsonl"
+for format in junit tap annotations; do
+  attn compare --format $format "$dir/both.jsonl" "$dir/crash.jsonl"
+  is "$? $(grep -c 'pass -.*crash' "$dir/out")" "1 2" "$format: two new failures"
+  is "$(grep -c 'changed.*changed' "$dir/out")" 0 "$format: each says once that the verdict changed"
+  is "$(grep -c 'warm, rested' "$dir/out") $(grep -c 'cold, rested' "$dir/out")" "1 1" \
+    "$format: they are told apart"
+done
 
 sed 's/"status":"pass"/"status":"fail"/' "$dir/same.jsonl" > "$dir/fail.jsonl"
 attn compare "$dir/base.jsonl" "$dir/fail.jsonl"
@@ -61,10 +72,16 @@ attn compare --anyway "$dir/base.jsonl" "$dir/seed.jsonl"
 grep -q 'skipped 1 line ' "$dir/err"
 ok $? "lines that are no records are counted"
 
+"$ATTNBENCH" serve --requests 1 --layers 1 --quiet --out "$dir/served.jsonl" > /dev/null
+cat "$dir/base.jsonl" "$dir/served.jsonl" > "$dir/mixed.jsonl"
+attn compare --quantities bytes "$dir/base.jsonl" "$dir/mixed.jsonl"
+is "$? $(grep -c 'skipped 2 records of serve' "$dir/err")" "0 1" "records of serve are skipped, and told"
+
 sed 's/sq=16/sq=17/' "$dir/base.jsonl" > "$dir/other.jsonl" # no case in common
 for args in "compare" "compare $dir/base.jsonl" "compare $dir/base.jsonl $dir/none.jsonl" \
   "compare --ab steady/a" "compare --ab no/such cpu/flash" "compare --ab cpu/flash cpu/flash" \
-  "compare --format pony a b" "compare --quantities pony a b" \
+  "compare --format pony a b" "compare $dir/served.jsonl $dir/served.jsonl" \
+  "aa $dir/served.jsonl $dir/base.jsonl" "compare --quantities pony a b" \
   "compare --floor $dir/base.jsonl $dir/base.jsonl $dir/same.jsonl" "aa $dir/base.jsonl" \
   "history $dir/base.jsonl" "history $dir/base.jsonl $dir/none.jsonl" \
   "history $dir/base.jsonl $dir/other.jsonl" "history $dir/base.jsonl $dir/seed.jsonl" \
@@ -96,6 +113,9 @@ ok $? "what looked slower was measured again"
 attn compare --ab --device cpu --samples 3 --processes 2 --plugin "$steady/before.so" \
   --impl steady/a --quantities bytes,workspace,error "$ATTNBENCH" "$ATTNBENCH" "$problem"
 is $? 0 "--ab of binaries"
+attn compare --ab --device cpu --samples 3 --processes 1 /bin/true "$ATTNBENCH" "$problem"
+is "$? $(grep -c 'true: the run wrote no records' "$dir/err")" "3 1" "--ab of another program says so"
+line
 is "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'attnbench.??????' -newer "$dir/base.jsonl" | wc -l)" 0 \
   "nothing is left in the temporary folder"
 
@@ -110,6 +130,7 @@ done
 is "$(grep -c '"impl": "cpu/naive"' "$dir/floor.json")" 1 "the floor has its cell"
 attn aa "$dir/runs/run1.jsonl" "$dir/runs/run2.jsonl" "$dir/runs/run3.jsonl"
 is $? 0 "aa of files exits 0"
+says '^2 comparisons a cell: a floor is 10 times' "and says how wide two comparisons make a floor"
 cp "$dir/floor.json" "$dir/kept.json"
 attn aa --out "$dir/nowhere/floor.json" --device cpu --samples 400 "$problem"
 is "$? $(wc -c < "$dir/out")" "3 0" "an --out that cannot be written is told before anything is measured"
@@ -151,6 +172,9 @@ attn history $files
 is "$? $(grep -c 'skipped 1 line' "$dir/err")" "0 1" "lines that are no records are told"
 attn history --anyway "$dir/base.jsonl" "$dir/seed.jsonl"
 is $? 0 "--anyway takes other inputs"
+says 'fewer than 12 hardly any' "two files are said to be too few"
+attn history --out "$dir/few" "$dir/base.jsonl" "$dir/same.jsonl"
+says 'no figure: nothing changed' "and why nothing is drawn"
 [ -s "$dir/plot/history.gp" ] && [ -s "$dir/plot/history.dat" ]
 ok $? "the plot's script and data"
 if command -v gnuplot > /dev/null; then

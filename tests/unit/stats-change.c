@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "harness/gate/history.h"
 #include "tests/tap.h"
 #include "tests/unit/simulate.h"
 
@@ -36,6 +37,27 @@ static void one_step(void)
   ok(exact >= 90, "and exactly in %d", exact);
 }
 
+/* How many of 50 clear steps in the middle of n points are found. */
+static int found_of(size_t n)
+{
+  int found = 0;
+  size_t at[STATS_SERIES];
+  for (uint64_t t = 0; t < 50; t++) {
+    double x[STATS_SERIES];
+    for (uint64_t i = 0; i < n; i++)
+      x[i] = (i < n / 2 ? 0 : 0.5) + 0.003 * simulate_normal(700 + t, i);
+    found += stats_changes(x, n, 0.005, 0.005, t, at) > 0;
+  }
+  return found;
+}
+
+static void fewest(void)
+{
+  int enough = found_of(HISTORY_FEWEST), few = found_of(HISTORY_FEWEST - 4);
+  ok(enough >= 40, "%d of 50 clear steps are found in the fewest points", enough);
+  ok(few == 0, "and none (%d) in four points less", few);
+}
+
 static void shapes(void)
 {
   double x[60], flat[10] = {0};
@@ -60,6 +82,7 @@ int main(void)
 {
   quiet_series();
   one_step();
+  fewest();
   shapes();
   return done_testing();
 }
