@@ -161,7 +161,7 @@ attnbench_SOURCES = \
   harness/cli/options-parse.c \
   harness/cli/tell.c \
   harness/cli/zoo.c harness/cli/zoo.h \
-  harness/cli/zoo-print.c
+  harness/cli/zoo-marks.c harness/cli/zoo-run.c harness/cli/zoo-print.c
 attnbench_LDADD = libattnbench.a $(JANSSON_LIBS) $(CUPTI_LIBS) $(CUDA_LIBS)
 
 # What this binary was built from; rewritten only when it changed.

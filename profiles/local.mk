@@ -37,7 +37,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/suites/training.suite \
   profiles/suites/tune.suite \
   profiles/suites/tune-quick.suite \
-  profiles/suites/verify-fast.suite \
+  profiles/suites/sanitize.suite profiles/suites/verify-fast.suite \
   profiles/suites/verify.suite \
   profiles/suites/zoo.suite \
   profiles/suites/zoo-cuda.suite \

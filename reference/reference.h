@@ -84,6 +84,9 @@ int ref_verify_cuda(const struct attn_problem *p, const struct attn_numerics *nu
                     struct ref_verdict *v);
 int ref_forward_cuda(const struct attn_problem *p, const struct attn_args *args, void *stream);
 
+/* O not rounded, of all rows on the host: an array as the tensor, in double. */
+int ref_exact_host(const struct attn_problem *p, const struct attn_args *args, double *o);
+
 /* One row of exact forward on the host, for tests and laws: o[dv] and *lse. */
 int ref_row_host(const struct attn_problem *p, const struct attn_args *args, int64_t seq,
                  int64_t head, int64_t row, double *o, double *lse);

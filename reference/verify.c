@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * verify.c - the host's verdicts: exact rows and gradients, compared element by element, on all
- * cores; and the exact results themselves (ref_forward_host, ref_row_host, ref_backward_host).
+ * cores; and the exact results themselves (ref_forward_host, ref_exact_host, ref_row_host,
+ * ref_backward_host).
  */
 #include "config.h"
 
@@ -24,7 +25,7 @@ struct job {
   struct ref_row_stats *stats;
   pthread_mutex_t lock;
   struct ref_tally tally[REF_TENSORS];
-  double *exact_qk, *exact_v; /* ref_backward_host */
+  double *exact_qk, *exact_v; /* ref_backward_host; exact_v: ref_exact_host */
 };
 
 static void job_start(struct job *j, const struct attn_args *args)
@@ -296,25 +297,40 @@ static int store_rows(int64_t i, void *ctx)
     return status;
   for (int k = 0; k < n; k++) {
     struct ref_matrix m = ref_matrix_of(&j->r, &j->args->o, t[k].seq, t[k].head, true, dv);
-    for (int64_t c = 0; c < dv; c++)
-      ref_store(m.dtype, j->args->o.data, m.first + t[k].pos * m.stride + c, rows.o[k * dv + c]);
-    j->args->lse[ref_lse_index(&j->r, t[k].seq, t[k].head, t[k].pos)] = (float)rows.sums[k].lse;
+    int64_t at = m.first + t[k].pos * m.stride;
+    if (j->exact_v)
+      memcpy(j->exact_v + at, rows.o + k * dv, (size_t)dv * sizeof *rows.o);
+    for (int64_t c = 0; c < dv && !j->exact_v; c++)
+      ref_store(m.dtype, j->args->o.data, at + c, rows.o[k * dv + c]);
+    if (!j->exact_v)
+      j->args->lse[ref_lse_index(&j->r, t[k].seq, t[k].head, t[k].pos)] = (float)rows.sums[k].lse;
   }
   ref_rows_free(&rows);
   return ATTN_OK;
 }
 
-int ref_forward_host(const struct attn_problem *p, const struct attn_args *args)
+static int forward(const struct attn_problem *p, const struct attn_args *args, double *o)
 {
   struct job j;
   int status;
 
   job_start(&j, args);
+  j.exact_v = o;
   status = ref_open(p, NULL, args, &j.r);
   if (!status)
     status = run_blocks(&j, NULL, NULL, false, store_rows);
   job_end(&j);
   return status;
+}
+
+int ref_forward_host(const struct attn_problem *p, const struct attn_args *args)
+{
+  return forward(p, args, NULL);
+}
+
+int ref_exact_host(const struct attn_problem *p, const struct attn_args *args, double *o)
+{
+  return forward(p, args, o);
 }
 
 int ref_row_host(const struct attn_problem *p, const struct attn_args *args, int64_t seq,

@@ -36,6 +36,7 @@ unit_tests = \
   tests/unit/cupti-host \
   tests/unit/device-host \
   tests/unit/e4m3 \
+  tests/unit/items \
   tests/unit/lock \
   tests/unit/losses \
   tests/unit/problem \
@@ -49,6 +50,7 @@ unit_tests = \
   tests/unit/reference-semantics \
   tests/unit/reference-verdict \
   tests/unit/report \
+  tests/unit/rules \
   tests/unit/schema \
   tests/unit/serve-decoder \
   tests/unit/serve-kv \
@@ -83,7 +85,7 @@ tests_gpu_reference_SOURCES = tests/gpu/reference.c $(reference_fixture)
 tests_gpu_device_SOURCES = tests/gpu/device.c tests/gpu/probe.cu tests/gpu/probe.h
 tests_gpu_cupti_SOURCES = tests/gpu/cupti.c tests/gpu/probe.cu tests/gpu/probe.h
 cuda_objects += tests/gpu/probe.o
-check_PROGRAMS += tests/gpu/launch
+check_PROGRAMS += tests/gpu/launch tests/gpu/sweep
 endif
 check_PROGRAMS += $(gpu_tests)
 TESTS += $(gpu_tests)
@@ -111,7 +113,7 @@ cli_tests = \
   tests/cli/faults.sh \
   tests/cli/long.sh \
   tests/cli/tune.sh \
-  tests/cli/zoo-data.sh \
+  tests/cli/zoo-data.sh tests/cli/zoo.sh \
   tests/cli/serve.sh
 TESTS += $(cli_tests)
 EXTRA_DIST += tests/unit/simulate.h tests/flip.h
@@ -173,13 +175,25 @@ tests/cheats/cheats-cuda.so: tests/cheats/cuda.cu impl/attn.h
 endif
 
 # Implementations that crash, hang, leak and exit.
-check_DATA += tests/broken/broken.so
-CLEANFILES += tests/broken/broken.so
-EXTRA_DIST += tests/broken/broken.c
+neighbours = tests/broken/zoo/clean-shy.so tests/broken/zoo/hog.so tests/broken/zoo/wrong.so
+check_DATA += tests/broken/broken.so $(neighbours)
+CLEANFILES += tests/broken/broken.so $(neighbours)
+EXTRA_DIST += tests/broken/broken.c tests/broken/neighbours.c
 tests/broken/broken.so: tests/broken/broken.c tests/cheats/honest.h impl/attn.h
 	@$(MKDIR_P) tests/broken
 	$(AM_V_CCLD)cd $(srcdir) && $(CC) -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(WERROR) \
 	  -shared -fPIC -I. $(CFLAGS) -o $(abs_builddir)/$@ tests/broken/broken.c -lm
+
+NEIGHBOUR_CC = $(PLUGIN_CC) -Wno-unused-parameter $(WERROR) $(srcdir)/tests/broken/neighbours.c -lm
+tests/broken/zoo/clean-shy.so: tests/broken/neighbours.c tests/cheats/honest.h impl/attn.h
+	@$(MKDIR_P) tests/broken/zoo
+	$(AM_V_CCLD)$(NEIGHBOUR_CC) -DSHY -DNAME='"clean/shy"' -o $@
+tests/broken/zoo/hog.so: tests/broken/neighbours.c tests/cheats/honest.h impl/attn.h
+	@$(MKDIR_P) tests/broken/zoo
+	$(AM_V_CCLD)$(NEIGHBOUR_CC) -DHOG -DNAME='"mutant/hog"' -o $@
+tests/broken/zoo/wrong.so: tests/broken/neighbours.c tests/cheats/honest.h impl/attn.h
+	@$(MKDIR_P) tests/broken/zoo
+	$(AM_V_CCLD)$(NEIGHBOUR_CC) -DNAME='"mutant/wrong"' -o $@
 
 # Attention that serve must not give a time to.
 check_DATA += tests/serve/short.so

@@ -50,6 +50,33 @@ fi
 
 # ---- GPU -----------------------------------------------------------------------------------------
 
+# One program under one tool, its findings in a file.  Of racecheck its errors count, not its warnings:
+# a warp of cuda/flash-sm80 puts O where it alone has read Q, in order and without a barrier.
+watch() { # TOOL NAME COMMAND ...
+  tool=$1 name=$2 log=$build/sanitize-$1-$2.log
+  shift 2
+  level=
+  [ "$tool" != racecheck ] || level='--print-level error'
+  # shellcheck disable=SC2086 # an option and its value, or nothing
+  if (cd "$build" && srcdir="$src" builddir=. ATTNBENCH_DATADIR="$src" "$sanitizer" \
+    --tool "$tool" $level --target-processes all --error-exitcode 9 "$@") > "$log" 2>&1 ||
+    { [ "$tool" = racecheck ] && grep -q 'RACECHECK SUMMARY.*(0 errors' "$log" &&
+      ! grep -q ': failed$\|^not ok\|^fail\|(\([1-9]\|[1-9][0-9]*\) error' "$log"; }; then
+    say "clean: $tool: $name"
+  else
+    say "FOUND: $tool: $name (all of it: $log)"
+    grep -m 20 '^=========\|: failed$\|^not ok\|^fail' "$log"
+  fi > "$log.verdict"
+}
+
+# Ours alone: racecheck finds races in cuDNN's kernels.  Every compiled kernel once, an implementation
+# a process: they wait for the tool most of the time, and for the GPU hardly ever.
+kernels() { # TOOL
+  for impl in $(cd "$build" && ./attnbench list --device cuda | sed -n 's|^\(cuda/[^ ]*\) .*|\1|p'); do
+    watch "$1" "$(basename "$impl")" tests/gpu/sweep sanitize "$impl" &
+  done
+}
+
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null)
 if ! grep -q '^#define HAVE_CUDA' "$build/config.h"; then
   say "skip GPU: configured without CUDA"
@@ -58,26 +85,12 @@ elif ! nvidia-smi -L 2> /dev/null | grep -q '^GPU'; then
 elif [ -z "$sanitizer" ]; then
   say "skip GPU: compute-sanitizer is missing; it comes with the CUDA toolkit"
 else
-  # Ours alone: racecheck finds races in cuDNN's kernels. Its warnings are not counted: a warp of
-  # cuda/flash-sm80 puts O where it alone has read Q, in order and without a barrier.
+  rm -f "$build"/sanitize-*.log.verdict
   for tool in ${GPU_TOOLS:-memcheck racecheck synccheck initcheck}; do
-    level=
-    [ "$tool" != racecheck ] || level='--print-level error'
-    for run in "tests/gpu/kernels" \
-      "attnbench verify --device cuda --impl cuda/* --suite verify-fast --timeout 600"; do
-      log=$build/sanitize-$tool.log
-      # shellcheck disable=SC2086 # a command with its arguments
-      if (cd "$build" && srcdir="$src" builddir=. ATTNBENCH_DATADIR="$src" "$sanitizer" \
-        --tool "$tool" $level --target-processes all --error-exitcode 9 ./$run) > "$log" 2>&1 ||
-        { [ "$tool" = racecheck ] && grep -q 'RACECHECK SUMMARY.*(0 errors' "$log" &&
-          ! grep -q '^not ok\|^fail\|(\([1-9]\|[1-9][0-9]*\) error' "$log"; }; then
-        say "clean: $tool: $run"
-      else
-        found=1
-        say "FOUND: $tool: $run (all of it: $log)"
-        grep -m 20 '^=========\|^not ok\|^fail' "$log"
-      fi
-    done
+    kernels "$tool"
+    wait
   done
+  cat "$build"/sanitize-*.log.verdict
+  ! grep -q FOUND "$build"/sanitize-*.log.verdict || found=1
 fi
 exit $found

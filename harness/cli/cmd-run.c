@@ -102,6 +102,20 @@ static int go(struct options *o, const char *default_suite)
   return all_well(&sum) ? EXIT_OK : EXIT_VERDICT;
 }
 
+/* What was seen before an interrupt, or before the device was lost. */
+static int unfinished(struct zoo *z, const char *err)
+{
+  char line[80];
+  int of, finished = zoo_keep_finished(z, &of);
+  if (z->n)
+    zoo_print(z);
+  snprintf(line, sizeof line, "%d of %d planted faults are finished", finished, of);
+  if (!err[0])
+    return complain(EXIT_INTERRUPTED, strcat(line, "; interrupted"));
+  remark(line);
+  return complain(EXIT_ENVIRONMENT, err);
+}
+
 /* --mutants: the checker is checked. */
 static int zoo(struct options *o)
 {
@@ -115,14 +129,10 @@ static int zoo(struct options *o)
     return complain(EXIT_ENVIRONMENT, strcat(err, "; choose another --out"));
   if (zoo_load(&z, o->mutants, err, sizeof err))
     return complain(EXIT_USAGE, err);
-  int status = zoo_run(&z, &o->run, err, sizeof err);
-  if (status && !err[0])
-    return complain(EXIT_ENVIRONMENT, "interrupted");
-  if (status && !zoo_seen(&z))
-    return complain(EXIT_ENVIRONMENT, err);
-  bool fine = zoo_print(&z); /* of a device that was lost, what was seen before */
+  int status = zoo_run(&z, &o->run, o->run.out, err, sizeof err);
   if (status)
-    return complain(EXIT_ENVIRONMENT, err);
+    return unfinished(&z, err);
+  bool fine = zoo_print(&z);
   if (o->run.out && zoo_write(&z, o->run.out, err, sizeof err))
     return complain(EXIT_ENVIRONMENT, err);
   return fine ? EXIT_OK : EXIT_VERDICT;

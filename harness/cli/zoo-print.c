@@ -22,14 +22,6 @@ const char *zoo_check_name(int check)
   return rule_name(check - ZOO_RULES);
 }
 
-bool zoo_seen(const struct zoo *z)
-{
-  for (int i = 0; i < z->n; i++)
-    if (z->row[i].cases)
-      return true;
-  return false;
-}
-
 bool zoo_dead(const struct zoo_row *r)
 {
   for (int c = 0; c < ZOO_RULES; c++)
@@ -224,14 +216,38 @@ static json_t *row_json(const struct zoo_row *r, unsigned regimes)
   return o;
 }
 
+int zoo_keep_finished(struct zoo *z, int *of)
+{
+  int kept = 0, mutants = 0;
+  *of = 0;
+  for (int i = 0; i < z->n; i++) {
+    const struct zoo_row *r = &z->row[i];
+    *of += !r->clean;
+    if (r->clean ? !r->cases : r->left > 0)
+      continue;
+    mutants += !r->clean;
+    z->row[kept++] = *r;
+  }
+  z->n = kept;
+  return mutants;
+}
+
+void zoo_write_row(const struct zoo *z, const struct zoo_row *r, FILE *f)
+{
+  json_t *o = row_json(r, z->regimes);
+  json_dumpf(o, f, JSON_COMPACT);
+  fputc('\n', f);
+  fflush(f);
+  json_decref(o);
+}
+
 int zoo_write(const struct zoo *z, const char *file, char *err, size_t errlen)
 {
   FILE *f = fopen(file, "w");
   bool fine = f != NULL;
   for (int i = 0; i < z->n && fine; i++) {
-    json_t *o = row_json(&z->row[i], z->regimes);
-    fine = !json_dumpf(o, f, JSON_COMPACT) && fputc('\n', f) != EOF;
-    json_decref(o);
+    zoo_write_row(z, &z->row[i], f);
+    fine = !ferror(f);
   }
   if (f && fclose(f))
     fine = false;

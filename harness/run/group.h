@@ -45,6 +45,9 @@ struct group_case {
 
 struct group {
   struct attn_problem problem;
+  int item; /* of the list */
+  const struct regime *regime;
+  bool laws;
   struct device device; /* as opened by the worker: names and ceilings for the records */
   struct device_ceilings ceilings;
   int n, current; /* case at work; -1: none, the group itself */

@@ -15,20 +15,6 @@ const char *rule_name(enum rule r)
   return names[r];
 }
 
-static int exact_forward(const struct law_set *s, struct rule_truth *t, volatile uint64_t *beats)
-{
-  struct attn_args args = law_args(s);
-  int status = ATTN_OK;
-  for (struct law_place at = law_first(s, LAW_O); law_there(s, &at) && !status;
-       law_next(s, LAW_O, &at)) {
-    double lse;
-    status = ref_row_host(&s->p, &args, at.seq, at.head, at.row,
-                          t->want[LAW_O] + law_at(s, LAW_O, &at), &lse);
-    ++*beats;
-  }
-  return status;
-}
-
 static double largest_error(const struct law_set *s, enum law_operand op, const double *want)
 {
   double most = 0;
@@ -69,7 +55,7 @@ int rules_prepare(const struct law_set *s, struct rule_truth *t, volatile uint64
   struct attn_args args = law_args(s);
   int status = s->p.op == ATTN_BWD ? ref_backward_host(&s->p, &args, t->want[LAW_DQ],
                                                        t->want[LAW_DK], t->want[LAW_DV])
-                                   : exact_forward(s, t, beats);
+                                   : ref_exact_host(&s->p, &args, t->want[LAW_O]);
   return status ? status : same_types(s, t, beats);
 }
 

@@ -44,7 +44,10 @@ int run_task_body(void *ctx)
     if (!open_cases(g))
       continue;
     g->device = dev;
-    if (group_run(g, &dev, &t->options)) {
+    struct group_options o = t->options;
+    o.regime = g->regime;
+    o.laws = g->laws;
+    if (group_run(g, &dev, &o)) {
       g->device = dev;
       return RUN_DEVICE_LOST;
     }
@@ -190,6 +193,8 @@ static void add_case(struct group *g, const struct run *run, const struct attn_p
   snprintf(c->variant, sizeof c->variant, "%s", variant ? variant : "");
   group_case_reset(c);
   run_describe(run, p, c);
+  if (g->regime)
+    c->record.distribution = g->regime->name;
 }
 
 /* The first is what it would choose itself. */
@@ -204,14 +209,31 @@ static void add_variants(struct group *g, const struct run *run, const struct at
     add_case(g, run, p, impl, v.name);
 }
 
+/* What the list's items do not have in common. */
+static void prepare_item(struct group *g, const struct run *run, const struct attn_problem *p)
+{
+  struct run_item it;
+  memset(&it, 0, sizeof it);
+  run->o->item(g->item, &it, run->o->ctx);
+  g->regime = it.regime;
+  g->laws = it.laws;
+  for (int i = 0; i < it.nimpls; i++)
+    add_case(g, run, p, it.impls[i], run->o->variant);
+}
+
 static void prepare_group(struct group *g, const struct run *run, struct run_batch *b,
-                          const struct attn_problem *p)
+                          const struct attn_problem *p, int item)
 {
   memset(g, 0, sizeof *g);
   g->problem = *p;
+  g->item = item;
+  g->regime = run->o->group.regime;
+  g->laws = run->o->group.laws;
   g->ceilings = run->ceilings;
   g->beats = &b->beats;
   g->spent = &b->spent;
+  if (run->o->item)
+    prepare_item(g, run, p);
   for (int i = 0; i < run->nimpls; i++) {
     if (run->o->resume && run_is_recorded(run, p, run->impls[i]->name)) {
       run->sum->resumed++;
@@ -263,20 +285,21 @@ static int merge_processes(struct run_task *t)
 }
 
 void run_task_begin(struct run_task *t, struct run *run, struct run_batch *b,
-                    const struct attn_problem *p, int n, char *err, size_t errlen)
+                    const struct problem_list *list, int first, int most, char *err, size_t errlen)
 {
+  int n = list->n - first < most ? list->n - first : most;
   *t = (struct run_task){run, b, run->o->group, run->o->processes == 1, ATTN_OK, err, errlen};
   b->n = n;
   b->emitted = 0;
   for (int i = 0; i < n; i++)
-    prepare_group(&b->g[i], run, b, &p[i]);
+    prepare_group(&b->g[i], run, b, &list->item[first + i], first + i);
 }
 
-int run_batch(struct run *run, struct run_batch *b, const struct attn_problem *p, int n, char *err,
-              size_t errlen)
+int run_batch(struct run *run, struct run_batch *b, const struct problem_list *list, int first,
+              char *err, size_t errlen)
 {
   struct run_task t;
-  run_task_begin(&t, run, b, p, n, err, errlen);
+  run_task_begin(&t, run, b, list, first, RUN_BATCH, err, errlen);
   int status = run_workers(&t);
   if (!status && !t.emit)
     status = merge_processes(&t);

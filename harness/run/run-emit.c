@@ -57,7 +57,7 @@ int run_begin(struct run *run, char *err, size_t errlen)
   run->started = clock_now();
   snprintf(run->run_id, sizeof run->run_id, "%llx-%d", (unsigned long long)time(NULL),
            (int)getpid());
-  run->nimpls = catalog_select(kind, o->impls, run->impls, GROUP_CASES, err, errlen);
+  run->nimpls = o->item ? 0 : catalog_select(kind, o->impls, run->impls, GROUP_CASES, err, errlen);
   if (run->nimpls < 0 || advice_read(&run->advice, o->choices, err, errlen))
     return ATTN_EINVAL;
   if (!o->out)

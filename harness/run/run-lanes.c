@@ -52,6 +52,11 @@ static double room_of(const struct attn_problem *p)
          4 * attn_problem_pairs(p) * (double)p->hq;
 }
 
+bool run_takes_all(const struct attn_problem *p)
+{
+  return room_of(p) > ROOM;
+}
+
 static bool on_gpu(const struct run *run)
 {
   return !strcmp(run->o->device->name, "cuda");
@@ -75,24 +80,21 @@ int run_lanes(const struct run *run, const struct problem_list *list)
   int work = batches(list, batch_of(run));
   if (o->group.time || o->group.count || o->processes != 1)
     return 1;
-  if (on_gpu(run) && o->group.zoo) /* a fault that never ends keeps the GPU from the others */
-    return 1;
   for (int i = 0; i < list->n; i++)
-    if (room_of(&list->item[i]) > ROOM)
+    if (run_takes_all(&list->item[i]))
       return 1;
   most = work < most ? work : most;
   most = cores < most ? cores : most;
+  most = o->lanes && o->lanes < most ? o->lanes : most;
   return most < 1 ? 1 : most;
 }
 
 static void take(struct lanes *l, struct slot *s)
 {
-  int first = l->next * l->batch, left = l->list->n - first;
   memset(&s->b->spent, 0, sizeof s->b->spent);
   spent_enter(&s->b->spent, SPENT_REST);
-  run_task_begin(&s->task, l->run, s->b, &l->list->item[first], left < l->batch ? left : l->batch,
-                 l->err, l->errlen);
   s->turn = l->next++;
+  run_task_begin(&s->task, l->run, s->b, l->list, s->turn * l->batch, l->batch, l->err, l->errlen);
   s->done = false;
 }
 

@@ -43,8 +43,9 @@ struct run {
 
 /* ---- run.c, run-batch.c ---- */
 int run_open_device(const struct run *run, struct group *g, struct device *dev);
-int run_batch(struct run *run, struct run_batch *b, const struct attn_problem *p, int n, char *err,
-              size_t errlen);
+/* Up to RUN_BATCH items of the list, from the first on. */
+int run_batch(struct run *run, struct run_batch *b, const struct problem_list *list, int first,
+              char *err, size_t errlen);
 
 /* ---- run-batch.c, in parts ---- */
 /* A batch with its workers, one after the other. */
@@ -58,7 +59,7 @@ struct run_task {
   size_t errlen;
 };
 void run_task_begin(struct run_task *t, struct run *run, struct run_batch *b,
-                    const struct attn_problem *p, int n, char *err, size_t errlen);
+                    const struct problem_list *list, int first, int most, char *err, size_t errlen);
 /* Whether a worker is wanted, for run_task_body; and what its end means. */
 bool run_task_next(struct run_task *t);
 int run_task_ended(struct run_task *t, struct worker_result end);

@@ -97,10 +97,8 @@ static int run_all(struct run *run, struct run_batch *b, const struct problem_li
     b->spent.since = 0; /* they have counted it */
     return status;
   }
-  for (int i = 0; i < list->n && !status; i += RUN_BATCH) {
-    int left = list->n - i;
-    status = run_batch(run, b, &list->item[i], left < RUN_BATCH ? left : RUN_BATCH, err, errlen);
-  }
+  for (int i = 0; i < list->n && !status; i += RUN_BATCH)
+    status = run_batch(run, b, list, i, err, errlen);
   return status;
 }
 

@@ -8,6 +8,14 @@
 #include "harness/run/catalog.h"
 #include "harness/run/group.h"
 
+/* What one item of a list is run as, where items differ. */
+struct run_item {
+  const struct regime *regime; /* of the inputs; NULL: normal */
+  bool laws;
+  const struct attn_impl *impls[GROUP_CASES];
+  int nimpls;
+};
+
 struct run_options {
   const struct device_ops *device;
   struct device_options device_options;
@@ -21,11 +29,16 @@ struct run_options {
   const char *suite; /* for the records; NULL: problems from the command line */
   const char *out;   /* results file, or NULL: none */
   const char *repro; /* command and options that repeat a record, without --impl and problem */
-  int processes;     /* worker processes a problem */
+  /* Fills in *it, which is empty, for item i of the list, shortly before it is run; instead of
+   * impls, and of the group's regime and laws. Or NULL: all alike. Its problem may be there several
+   * times. */
+  void (*item)(int i, struct run_item *it, void *ctx);
+  int lanes;     /* verdicts side by side: at most so many; 0: as many as are of use */
+  int processes; /* worker processes a problem */
   struct device_ceilings *ceilings; /* measured once and kept here; or NULL */
   double timeout_s;                 /* without progress, then killed */
   int losses; /* workers that an implementation may cost a batch; 0: any number */
-  /* Sees every record, and the group that it is of; or NULL. */
+  /* Sees every record, in the order of the list, and the group that it is of; or NULL. */
   void (*each)(const struct record *r, const struct group *g, void *ctx);
   void *ctx;
   bool resume, quiet, progress; /* progress: a status line with ETA on stderr */
@@ -37,6 +50,10 @@ struct run_summary {
   struct spent spent;          /* the wall time */
   bool interrupted;
 };
+
+/* Whether a problem is so large that it may need the whole device. Verdicts with one among them are
+ * not side by side. */
+bool run_takes_all(const struct attn_problem *p);
 
 /* ATTN_OK when everything has its record (whatever the verdicts); otherwise a line in err. */
 int run_problems(const struct problem_list *list, const struct run_options *o,
