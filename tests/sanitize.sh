@@ -5,8 +5,8 @@
 # undefined-behaviour sanitizers, in BUILD/sanitize; and where there is an NVIDIA GPU, the kernels
 # under each tool of compute-sanitizer. Exit 1 if anything was found.
 #
-# HOST_TESTS names tests (default: those of the reference, the cpu implementations and the harness);
-# GPU_TOOLS the tools.
+# HOST_TESTS names tests (default: those of the reference, the cpu implementations and the harness;
+# none: none); GPU_TOOLS the tools.
 set -u
 src=$(cd "$1" && pwd) build=$(cd "$2" && pwd)
 found=0
@@ -30,7 +30,9 @@ host_build() {
   make -s -j"$(nproc)" attnbench $tests
 }
 
-if host_build > "$build/sanitize.log" 2>&1; then
+if [ "$tests" = none ]; then
+  say "skip host: HOST_TESTS=none"
+elif host_build > "$build/sanitize.log" 2>&1; then
   for t in $tests; do
     if (cd "$build/sanitize" && srcdir="$src" builddir=. ATTNBENCH="$build/sanitize/attnbench" \
       ATTNBENCH_DATADIR="$src" "./$t") > "$build/sanitize/out" 2>&1 &&
@@ -50,16 +52,26 @@ fi
 
 # ---- GPU -----------------------------------------------------------------------------------------
 
-# One program under one tool, its findings in a file.  Of racecheck its errors count, not its warnings:
-# a warp of cuda/flash-sm80 puts O where it alone has read Q, in order and without a barrier.
+# Racecheck leaves out what it cannot judge: the main kernels of cuda/flash-sm90's backward, where one lane
+# arrives at an mbarrier for its warp, behind __syncwarp - of 32 lanes that write the other 31 are found
+# in a race with who waits there; and the reference (by types of its arguments), which is slow under it.
+# Its errors count, not its warnings: a warp of cuda/flash-sm80 puts O where it alone has read Q, in
+# order and without a barrier.
+options() { # TOOL
+  [ "$1" = racecheck ] || return 0
+  echo --print-level error
+  for kernel in flash_bwd_sm90 flash_bwd_roles_sm90 device_problem 5chunk ref_tally; do
+    echo "--kernel-name-exclude kns=$kernel"
+  done
+}
+
+# One program under one tool, its findings in a file.
 watch() { # TOOL NAME COMMAND ...
   tool=$1 name=$2 log=$build/sanitize-$1-$2.log
   shift 2
-  level=
-  [ "$tool" != racecheck ] || level='--print-level error'
-  # shellcheck disable=SC2086 # an option and its value, or nothing
+  # shellcheck disable=SC2046 # options and their values
   if (cd "$build" && srcdir="$src" builddir=. ATTNBENCH_DATADIR="$src" "$sanitizer" \
-    --tool "$tool" $level --target-processes all --error-exitcode 9 "$@") > "$log" 2>&1 ||
+    --tool "$tool" $(options "$tool") --target-processes all --error-exitcode 9 "$@") > "$log" 2>&1 ||
     { [ "$tool" = racecheck ] && grep -q 'RACECHECK SUMMARY.*(0 errors' "$log" &&
       ! grep -q ': failed$\|^not ok\|^fail\|(\([1-9]\|[1-9][0-9]*\) error' "$log"; }; then
     say "clean: $tool: $name"

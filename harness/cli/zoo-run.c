@@ -23,12 +23,12 @@
 struct tour {
   const char *device, *suite, *laws, *regimes; /* regimes: separated by blanks; NULL: all */
   bool by_base; /* faults in the same sources go together, with their clean build alone */
-  double timeout_s;
-  int losses; /* workers that a mutant may cost, then it is dead; 0: any number */
+  double timeout_s, alone_s; /* without progress: beside others, alone */
+  int losses;                /* workers that a mutant may cost, then it is dead; 0: any number */
 };
 static const struct tour tours[] = {
-    {"cpu", "zoo", "zoo-laws", NULL, false, 20, 0},
-    {"cuda", "zoo-cuda", "zoo-cuda-laws", " normal falling ", true, 4, 2},
+    {"cpu", "zoo", "zoo-laws", NULL, false, 20, 20, 0},
+    {"cuda", "zoo-cuda", "zoo-cuda-laws", " normal falling ", true, 4, 2.5, 2},
 };
 
 /* One problem, one regime, with or without laws, on some rows. */
@@ -149,10 +149,11 @@ static int add_group(struct watch *w, bool alone, struct item x, char *err, size
   return status ? status : add_suite(w, alone, w->tour->laws, &x, err, errlen);
 }
 
-/* Whether a fault is expected to hang: then it is not run beside others. */
+/* Whether a fault is expected to hang ("kills:" begins with "ends"): then it is not run beside
+ * others. */
 static bool hangs(const struct zoo_row *r)
 {
-  return !strcmp(r->killer, "ends");
+  return !strncmp(r->killer, "ends", 4);
 }
 
 /* The clean builds, of a base or of all (NULL). */
@@ -243,16 +244,29 @@ static bool put_off(struct watch *w, int item, int row)
          !again(w, item, row);
 }
 
+/* The clean builds were run beside others: alone they are there to be compared with. */
+static bool worth_it(const struct watch *w, const struct item *x)
+{
+  bool clean = true;
+  for (int k = 0; k < x->n; k++)
+    clean &= w->z->row[x->row[k]].clean;
+  for (int k = 0; k < x->n; k++)
+    if (!w->z->row[x->row[k]].clean && !lost_enough(w, &w->z->row[x->row[k]]))
+      return true;
+  return clean;
+}
+
 /* Called as the group is prepared: what has cost its share of workers is not tried again. */
 static void describe(int i, struct run_item *it, void *ctx)
 {
   struct watch *w = ctx;
   const struct item *x = &w->at->item[i];
+  bool wanted = worth_it(w, x);
   it->regime = x->regime;
   it->laws = x->laws;
   for (int k = 0; k < x->n; k++) {
     struct zoo_row *r = &w->z->row[x->row[k]];
-    if (lost_enough(w, r))
+    if (lost_enough(w, r) || !wanted)
       settle(w, r);
     else if (!put_off(w, i, x->row[k]))
       it->impls[it->nimpls++] = r->impl;
@@ -314,6 +328,7 @@ static int run_plans(struct watch *w, const struct run_options *given, struct ru
   int status = run_plan(w, &w->beside, o, err, errlen);
   o->lanes = 1;
   o->losses = w->tour->losses ? 1 : 0;
+  o->timeout_s = least(given->timeout_s, w->tour->alone_s);
   if (!status)
     status = run_plan(w, &w->alone, o, err, errlen);
   o->timeout_s = least(given->timeout_s, LARGE_TIMEOUT);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/clock.h"
 #include "harness/run/group.h"
 #include "harness/run/rules.h"
 
@@ -42,7 +43,9 @@ static int zoo_prepare(struct group_work *w, struct group_zoo *z)
     else
       memcpy(z->s.t[op].data, w->tensors->host[operand_of[op]], z->s.bytes[op]);
   }
+  w->g->busy = clock_now();
   status = rules_prepare(&z->s, &z->truth, w->g->beats);
+  w->g->busy = 0;
   z->ready = !status;
   ++*w->g->beats;
   return status;

@@ -54,7 +54,9 @@ struct group {
   char stage[48]; /* what is being done, for the reason of a crash or timeout */
   bool finished;
   volatile uint64_t *beats; /* grows with progress; the watchdog looks at it */
-  struct spent *spent;      /* of the run; or NULL */
+  volatile double
+      busy; /* since when the host is at work that no case is to blame for; 0: it is not */
+  struct spent *spent; /* of the run; or NULL */
   struct group_case cases[GROUP_CASES];
 };
 

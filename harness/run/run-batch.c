@@ -15,7 +15,7 @@
 #include "harness/run/run-parts.h"
 #include "harness/run/worker.h"
 
-/* Opening a device may take this long, whatever a case may. */
+/* Opening a device, or work of the host alone, may take this long, whatever a case may. */
 #define OPEN_S 60
 
 /* Rows that the second and later processes verify: the first has verified by the full budget. */
@@ -107,7 +107,8 @@ int run_task_tick(void *ctx)
 {
   struct run_task *t = ctx;
   struct run_batch *b = t->b;
-  if (b->spent.now == SPENT_START && clock_now() - b->spent.since < OPEN_S)
+  double since = b->spent.now == SPENT_START ? b->spent.since : b->at < b->n ? b->g[b->at].busy : 0;
+  if (since > 0 && clock_now() - since < OPEN_S)
     ++b->beats;
   while (t->emit && !t->status && b->emitted < b->n &&
          __atomic_load_n(&b->g[b->emitted].finished, __ATOMIC_ACQUIRE)) {
@@ -132,6 +133,7 @@ static void reopen(struct run_batch *b)
     struct group *g = &b->g[i];
     g->finished = !open_cases(g);
     g->current = -1;
+    g->busy = 0;
     for (int k = 0; k < g->n; k++)
       if (!g->cases[k].done)
         group_case_reset(&g->cases[k]);

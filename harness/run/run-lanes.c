@@ -22,6 +22,10 @@
 #define GPU_LANES 6
 #define GPU_BATCH 10
 
+/* The host works longer at a group of the zoo: customary rules, verdicts and laws of many cases. */
+#define ZOO_LANES 12
+#define ZOO_BATCH 6
+
 /* Bytes of the largest problem: beside others it must not be out of memory. */
 #define ROOM 0x100p+20
 
@@ -64,7 +68,7 @@ static bool on_gpu(const struct run *run)
 
 static int batch_of(const struct run *run)
 {
-  return on_gpu(run) ? GPU_BATCH : BATCH;
+  return !on_gpu(run) ? BATCH : run->o->group.zoo ? ZOO_BATCH : GPU_BATCH;
 }
 
 static int batches(const struct problem_list *list, int batch)
@@ -76,7 +80,7 @@ int run_lanes(const struct run *run, const struct problem_list *list)
 {
   const struct run_options *o = run->o;
   int cores = o->device_options.cores ? o->device_options.cores : host_cores();
-  int most = on_gpu(run) ? GPU_LANES : LANES;
+  int most = !on_gpu(run) ? LANES : o->group.zoo ? ZOO_LANES : GPU_LANES;
   int work = batches(list, batch_of(run));
   if (o->group.time || o->group.count || o->processes != 1)
     return 1;

@@ -76,6 +76,11 @@ static void sweep(const struct attn_problem *p, const struct attn_impl *const *i
 {
   struct arena arena;
   struct tensors t;
+  bool taken = false;
+  for (int i = 0; i < n; i++)
+    taken |= !attn_unsupported(impls[i], p, &dev.info);
+  if (!taken)
+    return;
   arena_init(&arena, &dev);
   if (tensors_create(&t, p, &arena) || tensors_draw(&t, 1)) {
     failed++;
