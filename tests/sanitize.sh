@@ -102,7 +102,7 @@ else
     kernels "$tool"
     wait
   done
-  cat "$build"/sanitize-*.log.verdict
+  cat "$build"/sanitize-*.log.verdict || found=1
   ! grep -q FOUND "$build"/sanitize-*.log.verdict || found=1
 fi
 exit $found
