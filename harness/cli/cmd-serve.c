@@ -29,6 +29,34 @@ static int unknown(const char *scenario)
   return complain(EXIT_USAGE, line);
 }
 
+/* Options that some scenarios alone go by; elsewhere they would be ignored in silence. */
+static const struct {
+  const char *option, *scenarios;
+} own[] = {
+    {"trace", "replay, memory"},
+    {"requests", "replay, memory"},
+    {"rate", "replay"},
+    {"prefix", "replay"},
+    {"lengths", "prefill, heads, fork"},
+    {"shares", "prefill"},
+    {"repeat", "prefill, heads"},
+    {"rope", "replay, prefill, heads, fork"},
+    {"kv-memory", "replay, prefill, heads, memory, fork"},
+};
+
+static int check_given(const struct options *o, const char *scenario)
+{
+  char line[256];
+  for (int i = 0; i < o->ngiven; i += 2)
+    for (size_t k = 0; k < sizeof own / sizeof *own; k++)
+      if (!strcmp(o->given[i], own[k].option) && !strstr(own[k].scenarios, scenario)) {
+        snprintf(line, sizeof line, "serve %s has no use for --%s; it is of %s", scenario,
+                 own[k].option, own[k].scenarios);
+        return complain(EXIT_USAGE, line);
+      }
+  return EXIT_OK;
+}
+
 static int serve(struct options *o)
 {
   struct serve_summary sum;
@@ -38,6 +66,8 @@ static int serve(struct options *o)
     return complain(EXIT_USAGE, "serve: one scenario at a time; attnbench serve --help lists them");
   if (!known(scenario))
     return unknown(scenario);
+  if (check_given(o, scenario))
+    return EXIT_USAGE;
   snprintf(o->repro + strlen(o->repro), sizeof o->repro - strlen(o->repro), " %s", scenario);
   o->serve.device = o->run.device ? o->run.device : &device_host;
   o->serve.device_options = o->run.device_options;

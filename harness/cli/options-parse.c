@@ -46,12 +46,13 @@ static void remember(struct options *o, const struct option_row *r, const char *
              r->arg ? value : "");
 }
 
-/* The options that another attnbench must be given to measure the same. */
-static void pass_on(struct options *o, const struct option_row *r, const char *value)
+/* The options that another attnbench must be given to measure the same; all of serve's. */
+static void pass_on(struct options *o, const struct command *c, const struct option_row *r,
+                    const char *value)
 {
   bool measures = r->group & (OPT_SELECT | OPT_MEASURE | OPT_TIME | OPT_DISPATCH) &&
                   strcmp(r->name, "processes");
-  if (!measures || o->ngiven + 2 > GIVEN)
+  if ((!measures && c->options != OPT_SERVE) || o->ngiven + 2 > GIVEN)
     return;
   o->given[o->ngiven++] = r->name;
   o->given[o->ngiven++] = value;
@@ -83,7 +84,7 @@ static int take(struct options *o, const struct command *c, int argc, char **arg
     return -1;
   }
   remember(o, r, value);
-  pass_on(o, r, value);
+  pass_on(o, c, r, value);
   return r->arg && !equals ? 2 : 1;
 }
 

@@ -124,6 +124,9 @@ static int run(struct serve *s, const struct setting *x, struct fork *f)
 static int emit(struct serve *s, const struct setting *x, const struct fork *f)
 {
   double separate = (BRANCHES - 1) * f->prompt_bytes;
+  if (!s->o->quiet && !s->sum->records)
+    printf("%-12s %8s %14s %14s %14s %14s\n", "model", "prompt", "KV bytes", "forked 8 ways",
+           "first tokens", "separate");
   if (!s->o->quiet)
     printf("%-12s %8lld %14.0f %14.0f %14.0f %14.0f\n", x->d.model.name, (long long)f->length,
            f->prompt_bytes, f->forked_bytes, f->written_bytes, separate);
@@ -187,6 +190,8 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
                                   length, 32, &n);
   if (!status && x->d.contiguous)
     status = serve_fail(s, ATTN_EINVAL, "fork with --contiguous: only pages can be shared");
+  for (int i = 0; !status && i < n; i++)
+    status = setting_length(s, x, length[i], 1);
   if (!status)
     status = setting_check(s, x);
   for (int i = 0; !status && i < n; i++)
@@ -196,8 +201,5 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
 
 int scenario_fork(struct serve *s)
 {
-  if (!s->o->quiet)
-    printf("%-12s %8s %14s %14s %14s %14s\n", "model", "prompt", "KV bytes", "forked 8 ways",
-           "first tokens", "separate");
   return setting_each(s, false, on_model, NULL);
 }

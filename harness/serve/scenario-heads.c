@@ -48,13 +48,18 @@ static int measure_ttft(struct serve *s, const struct setting *x, struct measure
   return status;
 }
 
-/* All at once; the first goes on decoding until the last has begun to. */
+/* The first of n goes on decoding until the last has begun to. */
+static int64_t output_of(const struct setting *x, int64_t n, int64_t length)
+{
+  return OUTPUT + 2 * ((n * (length + 1) + x->d.tokens - 1) / x->d.tokens);
+}
+
+/* All at once. */
 static int measure_decode(struct serve *s, const struct setting *x, struct measured *m)
 {
   struct trace t = {0};
   struct outcome out = {0};
-  int64_t steps = (m->sequences * (m->length + 1) + x->d.tokens - 1) / x->d.tokens;
-  int status = prompts(s, &t, m->sequences, m->length, OUTPUT + 2 * steps);
+  int status = prompts(s, &t, m->sequences, m->length, output_of(x, m->sequences, m->length));
   if (!status)
     status = replay(s, x, &t, "prompts", false, 1, &out);
   if (!status && out.result.decode_batch == m->sequences)
@@ -67,6 +72,9 @@ static int measure_decode(struct serve *s, const struct setting *x, struct measu
 static int emit(struct serve *s, const struct setting *x, const struct measured *m)
 {
   json_t *serve = serve_json(s, x);
+  if (!s->o->quiet && !s->sum->records)
+    printf("%-12s %8s %9s %10s %9s %10s %12s\n", "model", "heads/KV", "KV bytes", "largest",
+           "decoding", "TTFT", "tokens/s");
   if (!s->o->quiet)
     printf("%-12s %4lld/%-3lld %9.0f %10lld %9lld %8.2fms %12.0f\n", x->d.model.name,
            (long long)x->d.model.hq, (long long)x->d.model.hkv,
@@ -85,8 +93,7 @@ static int emit(struct serve *s, const struct setting *x, const struct measured 
 static int64_t sequences_that_fit(const struct setting *x, int64_t n, int64_t length)
 {
   for (; n > 1; n--) {
-    int64_t steps = (n * (length + 1) + x->d.tokens - 1) / x->d.tokens;
-    int64_t each = (length + OUTPUT + 2 * steps + x->d.page - 1) / x->d.page;
+    int64_t each = (length + output_of(x, n, length) + x->d.page - 1) / x->d.page;
     if (n * each <= x->d.npages)
       break;
   }
@@ -98,8 +105,6 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
   struct measured m = {.decode_per_s = NAN};
   int n = 0, status = setting_numbers(s, "--lengths", s->o->lengths ? s->o->lengths : "256",
                                       &m.length, 1, &n);
-  if (!status)
-    status = setting_check(s, x);
   if (status)
     return status;
   m.fit = x->d.npages / ((m.length + OUTPUT + x->d.page - 1) / x->d.page);
@@ -108,7 +113,11 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
     return serve_fail(s, ATTN_EINVAL,
                       "model %s: the cache holds no sequence of %lld tokens: more --kv-memory",
                       x->d.model.name, (long long)m.length);
-  status = measure_decode(s, x, &m); /* first: the decoder of the larger batch serves both */
+  status = setting_length(s, x, m.length, output_of(x, m.sequences, m.length));
+  if (!status)
+    status = setting_check(s, x);
+  if (!status)
+    status = measure_decode(s, x, &m); /* first: the decoder of the larger batch serves both */
   if (!status && !s->sum->interrupted)
     status = measure_ttft(s, x, &m);
   return status || s->sum->interrupted ? status : emit(s, x, &m);
@@ -116,8 +125,5 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
 
 int scenario_heads(struct serve *s)
 {
-  if (!s->o->quiet)
-    printf("%-12s %8s %9s %10s %9s %10s %12s\n", "model", "heads/KV", "KV bytes", "largest",
-           "decoding", "TTFT", "tokens/s");
   return setting_each(s, true, on_model, NULL);
 }

@@ -57,14 +57,12 @@ static int measure(struct serve *s, struct setting *x, void *ctx)
                             .n = in->trace.n,
                             .token_bytes = decoder_token_bytes(&x->d, x->dtype),
                             .memory_bytes = s->o->kv_memory,
-                            .max_length = s->o->context ? s->o->context : x->d.model.context,
+                            .max_length = setting_context(s, x),
                             .page = s->o->page};
-  if (in->longest > t.max_length)
-    return serve_fail(s, ATTN_EINVAL,
-                      "%s: a request of %lld tokens, the model's context is %lld: give --context "
-                      "%lld",
-                      in->name, (long long)in->longest, (long long)t.max_length,
-                      (long long)in->longest);
+  if (x->d.contiguous)
+    return serve_fail(s, ATTN_EINVAL, "memory with --contiguous: it compares both; leave it out");
+  if (replay_check_context(s, x, &in->trace, in->name))
+    return ATTN_EINVAL;
   contiguous = fragment_contiguous(&t);
   if (fragment_paged(&t, &paged))
     return serve_fail(s, ATTN_EINVAL,

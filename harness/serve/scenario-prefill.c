@@ -173,6 +173,8 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
     status = read_shares(s, &shares);
   if (!status && x->d.contiguous)
     status = serve_fail(s, ATTN_EINVAL, "prefill with --contiguous: only pages can be cached");
+  for (int i = 0; !status && i < n; i++)
+    status = setting_length(s, x, length[i], 1);
   if (!status)
     status = setting_check(s, x);
   if (!status && !s->o->quiet)

@@ -18,9 +18,22 @@ static void show_heading(const struct setting *x, const struct trace *t, const c
          "TTFT p99", "TPOT p50", "tokens/s", "cached", "recount", "reusable", "pages");
 }
 
-static double share(int64_t part, int64_t whole)
+/* A cell of the table: what is not known is no number. */
+struct word {
+  char s[24];
+};
+
+static struct word word(double x, int digits, const char *unit)
 {
-  return whole ? 100.0 * (double)part / (double)whole : NAN;
+  struct word w = {"-"};
+  if (!isnan(x))
+    snprintf(w.s, sizeof w.s, "%.*f%s", digits, x, unit);
+  return w;
+}
+
+static struct word share(int64_t part, double whole)
+{
+  return word(whole > 0 ? 100 * (double)part / whole : NAN, 2, "%");
 }
 
 static void show(const struct outcome *out)
@@ -29,14 +42,15 @@ static void show(const struct outcome *out)
   double prompt = 0;
   for (size_t i = 0; i < out->trace->n; i++)
     prompt += (double)out->trace->request[i].input;
-  printf("%-6s %9lld %8.1fms %8.1fms %7.2fms %9.0f %8.2f%% %9s %8.2f%% %9lld\n",
-         out->prefix ? "on" : "off", (long long)out->done, ttft.median * 1e3, ttft.p99 * 1e3,
-         tpot.median * 1e3, (double)out->result.sampled / out->result.seconds,
-         share(out->cached_tokens, out->prompt_tokens),
+  printf("%-6s %9lld %10s %10s %9s %9s %9s %9s %9s %9lld\n", out->prefix ? "on" : "off",
+         (long long)out->done, word(ttft.median * 1e3, 1, "ms").s, word(ttft.p99 * 1e3, 1, "ms").s,
+         word(tpot.median * 1e3, 2, "ms").s,
+         word((double)out->result.sampled / out->result.seconds, 0, "").s,
+         share(out->cached_tokens, (double)out->prompt_tokens).s,
          !out->prefix         ? "-"
          : out->recount_wrong ? "DIFFERS"
                               : "agrees",
-         100 * (double)out->reusable / prompt, (long long)out->pages_peak);
+         share(out->reusable, prompt).s, (long long)out->pages_peak);
 }
 
 static void show_parts(const struct outcome *out)
@@ -44,15 +58,18 @@ static void show_parts(const struct outcome *out)
   static const char *const names[] = {"queueing",  "scheduling", "GEMM",
                                       "attention", "launching",  "rest"};
   struct quantity ttft = outcome_ttft(out);
-  printf("\nTTFT with the prefix cache %s: median %.2f ms", out->prefix ? "on" : "off",
-         ttft.median * 1e3);
+  printf("TTFT with the prefix cache %s: median %s", out->prefix ? "on" : "off",
+         word(ttft.median * 1e3, 2, " ms").s);
   if (!isnan(ttft.lo))
     printf(" [%.2f, %.2f]", ttft.lo * 1e3, ttft.hi * 1e3);
   printf("; medians of its parts:");
   for (int p = 0; p < TTFT_PARTS; p++)
     if (p != TTFT_LAUNCH || out->result.launches)
-      printf("%s %s %.2f ms", p ? "," : "", names[p], outcome_part(out, p) * 1e3);
+      printf("%s %s %s", p ? "," : "", names[p], word(outcome_part(out, p) * 1e3, 2, " ms").s);
   printf("\n");
+  if (out->result.interrupted)
+    printf("interrupted with %lld of %zu requests completed: the figures are of what was done\n",
+           (long long)out->done, out->trace->n);
 }
 
 static int64_t longest(const struct trace *t)
@@ -76,28 +93,45 @@ static void judge(struct serve *s, const struct outcome *out)
   s->sum->failed += out->leaked || out->recount_wrong;
 }
 
-static int one(struct serve *s, struct setting *x, const struct input *in, bool prefix)
+static int one(struct serve *s, struct setting *x, const struct input *in, bool prefix,
+               struct outcome *out)
 {
-  struct outcome out;
-  int status = replay(s, x, &in->trace, in->name, prefix, s->o->rate, &out);
-  if (!status && !s->o->quiet) {
-    show(&out);
-    show_parts(&out);
+  int status = replay(s, x, &in->trace, in->name, prefix, s->o->rate, out);
+  if (status)
+    return status;
+  if (!s->o->quiet)
+    show(out);
+  json_t *serve = serve_json(s, x);
+  serve_json_outcome(serve, out);
+  judge(s, out);
+  return serve_emit(s, x, 0, longest(&in->trace), serve);
+}
+
+/* Without the prefix cache and with it, as asked for. */
+static int each(struct serve *s, struct setting *x, const struct input *in)
+{
+  struct outcome out[2] = {{.prefix = false}};
+  bool both = s->o->prefix == PREFIX_BOTH && !x->d.contiguous;
+  int n = 0, done = 0, status = ATTN_OK;
+  if (s->o->prefix != PREFIX_ON)
+    status = one(s, x, in, false, &out[n++]);
+  done += n && !status;
+  if (!status && !s->sum->interrupted && (both || s->o->prefix == PREFIX_ON)) {
+    status = one(s, x, in, true, &out[n++]);
+    done += !status;
   }
-  if (!status) {
-    json_t *serve = serve_json(s, x);
-    serve_json_outcome(serve, &out);
-    judge(s, &out);
-    status = serve_emit(s, x, 0, longest(&in->trace), serve);
-  }
-  outcome_free(&out);
+  if (done && !s->o->quiet)
+    printf("\n");
+  for (int i = 0; i < done && !s->o->quiet; i++)
+    show_parts(&out[i]);
+  for (int i = 0; i < n; i++)
+    outcome_free(&out[i]);
   return status;
 }
 
 static int on_model(struct serve *s, struct setting *x, void *ctx)
 {
   const struct input *in = ctx;
-  bool both = s->o->prefix == PREFIX_BOTH && !x->d.contiguous;
   int status = replay_check(s, x, &in->trace, in->name);
   if (!status)
     status = setting_check(s, x);
@@ -105,11 +139,7 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
     return status;
   if (!s->o->quiet)
     show_heading(x, &in->trace, in->name);
-  if (s->o->prefix != PREFIX_ON)
-    status = one(s, x, in, false);
-  if (!status && !s->sum->interrupted && (both || s->o->prefix == PREFIX_ON))
-    status = one(s, x, in, true);
-  return status;
+  return each(s, x, in);
 }
 
 int scenario_replay(struct serve *s)

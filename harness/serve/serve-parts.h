@@ -72,11 +72,18 @@ int setting_make(struct serve *s, const char *model, struct setting *out);
 int setting_each(struct serve *s, bool heads,
                  int (*each)(struct serve *s, struct setting *x, void *ctx), void *ctx);
 int setting_check(struct serve *s, struct setting *x);
+/* The longest sequence: --context, or the model's. */
+int64_t setting_context(const struct serve *s, const struct setting *x);
+/* ATTN_EINVAL and a line if a prompt of --lengths with so much output has no place in it. */
+int setting_length(struct serve *s, const struct setting *x, int64_t length, int64_t output);
 /* Comma-separated whole numbers; at most max. ATTN_EINVAL and a line. */
 int setting_numbers(struct serve *s, const char *option, const char *text, int64_t *list, int max,
                     int *n);
 
-/* serve-replay.c. The check: ATTN_EINVAL and a line if a request has no place. */
+/* serve-replay.c. The checks: ATTN_EINVAL and a line if a request has no place in the context; in
+ * the context and in the cache. */
+int replay_check_context(struct serve *s, const struct setting *x, const struct trace *t,
+                         const char *trace_name);
 int replay_check(struct serve *s, const struct setting *x, const struct trace *t,
                  const char *trace_name);
 int replay(struct serve *s, const struct setting *x, const struct trace *t, const char *trace_name,

@@ -101,21 +101,31 @@ static struct sched_options options_of(const struct serve *s, const struct setti
 }
 
 /* A request longer than the context has no place in the model, whatever the cache holds. */
+int replay_check_context(struct serve *s, const struct setting *x, const struct trace *t,
+                         const char *trace_name)
+{
+  const struct trace_request *first = NULL;
+  int64_t context = setting_context(s, x), longest = 0;
+  for (size_t i = t->n; i-- > 0;) {
+    int64_t n = t->request[i].input + t->request[i].output;
+    longest = n > longest ? n : longest;
+    first = n > context ? &t->request[i] : first;
+  }
+  if (!first)
+    return ATTN_OK;
+  return serve_fail(s, ATTN_EINVAL,
+                    "%s: row %d: %lld tokens of prompt and output, the context is %lld: leave "
+                    "such rows out, or give --context %lld, which takes them all",
+                    trace_name, first->row, (long long)(first->input + first->output),
+                    (long long)context, (long long)longest);
+}
+
 int replay_check(struct serve *s, const struct setting *x, const struct trace *t,
                  const char *trace_name)
 {
-  int64_t context = s->o->context ? s->o->context : x->d.model.context;
   struct sched_options o = options_of(s, x, false);
-  for (size_t i = 0; i < t->n; i++) {
-    const struct trace_request *r = &t->request[i];
-    if (r->input + r->output > context)
-      return serve_fail(s, ATTN_EINVAL,
-                        "%s: row %d: %lld tokens of prompt and output, the model's context is "
-                        "%lld: give --context %lld, or leave the row out",
-                        trace_name, r->row, (long long)(r->input + r->output), (long long)context,
-                        (long long)(r->input + r->output));
-  }
-  return sched_check(t, trace_name, &o, s->err, s->errlen);
+  int status = replay_check_context(s, x, t, trace_name);
+  return status ? status : sched_check(t, trace_name, &o, s->err, s->errlen);
 }
 
 void replay_end(struct serve *s)

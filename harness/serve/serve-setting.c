@@ -46,10 +46,27 @@ static int set_rope(struct serve *s, struct setting *x)
   return status;
 }
 
+int64_t setting_context(const struct serve *s, const struct setting *x)
+{
+  return s->o->context ? s->o->context : x->d.model.context;
+}
+
+int setting_length(struct serve *s, const struct setting *x, int64_t length, int64_t output)
+{
+  int64_t context = setting_context(s, x), n = length + output;
+  if (n <= context)
+    return ATTN_OK;
+  return serve_fail(s, ATTN_EINVAL,
+                    "--lengths %lld: with %lld of output %lld tokens, the context is %lld: give "
+                    "--context %lld",
+                    (long long)length, (long long)output, (long long)n, (long long)context,
+                    (long long)n);
+}
+
 static int set_cache(struct serve *s, struct setting *x)
 {
   struct decoder_options *d = &x->d;
-  int64_t context = s->o->context ? s->o->context : d->model.context;
+  int64_t context = setting_context(s, x);
   double token = decoder_token_bytes(d, x->dtype);
   d->contiguous = s->o->contiguous;
   d->page = d->contiguous ? context : s->o->page;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace-azure.c - a row of an Azure LLM inference trace: 2023-11-16 18:15:46.6805900,374,44.
+ * trace-azure.c - a row of an Azure LLM inference trace: 2023-11-16 18:15:46.6805900,374,44; those
+ * of 2024 name the zone, 2024-05-10 00:00:00.009930+00:00,2162,5.
  */
 #include "config.h"
 
@@ -20,18 +21,39 @@ static int64_t days(int64_t year, int month, int day)
   return 365 * (year - 1970) + leaps - 477 + before[month - 1] + day - 1;
 }
 
-/* Seconds since 1970 of the date and time that is all of text. */
-static int seconds(const char *text, double *s)
+/* Seconds east of Greenwich: nothing, Z, +HH:MM, -HH:MM. */
+static int zone(const char *text, double *s)
+{
+  int hours, minutes, used = 0;
+  char sign = *text;
+  *s = 0;
+  if (!*text || !strcmp(text, "Z"))
+    return ATTN_OK;
+  if ((sign != '+' && sign != '-') || strspn(text + 1, "0123456789:") != 5 ||
+      sscanf(text + 1, "%2d:%2d%n", &hours, &minutes, &used) != 2 || used != 5 || text[6])
+    return ATTN_EINVAL;
+  *s = (sign == '-' ? -60 : 60) * (double)(60 * hours + minutes);
+  return ATTN_OK;
+}
+
+/* Seconds since 1970 of the date and time that is all of text, which is cut at the zone. */
+static int seconds(char *text, double *s)
 {
   int year, month, day, hour, minute, used = 0;
-  double second;
+  double second, east;
   if (sscanf(text, "%4d-%2d-%2d %2d:%2d:%n", &year, &month, &day, &hour, &minute, &used) != 5 ||
-      !used || text[used] < '0' || text[used] > '9' || !attn_parse_real(text + used, &second))
+      !used || text[used] < '0' || text[used] > '9')
+    return ATTN_EINVAL;
+  char *rest = text + used + strspn(text + used, "0123456789.");
+  if (zone(rest, &east))
+    return ATTN_EINVAL;
+  *rest = '\0';
+  if (!attn_parse_real(text + used, &second))
     return ATTN_EINVAL;
   if (year < 1970 || month < 1 || month > 12 || day < 1 || day > 31 || hour < 0 || hour > 23 ||
       minute < 0 || minute > 59 || second >= 61)
     return ATTN_EINVAL;
-  *s = (double)(days(year, month, day) * 86400 + hour * 3600 + minute * 60) + second;
+  *s = (double)(days(year, month, day) * 86400 + hour * 3600 + minute * 60) + second - east;
   return ATTN_OK;
 }
 

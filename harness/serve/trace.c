@@ -16,6 +16,9 @@
 #include "harness/serve/trace.h"
 #include "impl/attn.h"
 
+#define LONGEST_S (366 * 86400.0) /* of a trace that is believed */
+#define BOM "\xef\xbb\xbf"        /* the mark that some programs write before UTF-8 */
+
 int trace_fail(const struct trace_line *l, const char *fmt, ...)
 {
   int n = snprintf(l->err, l->errlen, "%s: row %d: ", l->path, l->row);
@@ -120,6 +123,10 @@ static int check_row(const struct trace *t, const struct trace_request *r,
   if (t->n && r->arrival_s < t->request[t->n - 1].arrival_s)
     return trace_fail(l, "the clock goes back by %.6g s from row %d: sort the rows by time",
                       t->request[t->n - 1].arrival_s - r->arrival_s, t->request[t->n - 1].row);
+  if (t->n && !(r->arrival_s - t->request[0].arrival_s <= LONGEST_S))
+    return trace_fail(l,
+                      "%.3g s after row %d, which is more than a year: correct or delete the row",
+                      r->arrival_s - t->request[0].arrival_s, t->request[0].row);
   return ATTN_OK;
 }
 
@@ -168,9 +175,9 @@ static int read_lines(struct trace *t, FILE *file, size_t limit, struct trace_li
   while (!status && (!limit || t->n < limit) && (n = getline(&text, &size, file)) >= 0) {
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
       text[--n] = '\0';
-    l->text = text;
-    l->row++;
-    status = take_line(t, &f, l, (size_t)n);
+    size_t mark = l->row++ || strncmp(text, BOM, strlen(BOM)) ? 0 : strlen(BOM);
+    l->text = text + mark;
+    status = take_line(t, &f, l, (size_t)n - mark);
   }
   free(text);
   return status;

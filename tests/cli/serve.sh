@@ -47,6 +47,23 @@ bad "the cache has 6" --model llama3-70b --requests 1
 bad "choose another --impl" --impl cpu/rope --requests 1
 bad "--shares" prefill --shares 50,25
 bad "--shares" prefill --shares 100
+# What a scenario would ignore is refused, and what has no place, before anything is computed.
+bad "it is of replay, memory" prefill --trace "$traces/azure.csv"
+bad "serve rope has no use for --rope" rope --rope yarn:4
+bad "serve memory has no use for --rate" memory --rate 2
+bad "it is of prefill" fork --shares 50
+bad "it is of replay" heads --prefix off
+bad "it compares both" memory --contiguous
+bad "row 1: 1104 tokens" memory --trace "$traces/mooncake.jsonl" --context 1k
+bad "--context 1603, which takes them all" --trace "$traces/mooncake.jsonl" --context 1k
+for words in "prefill --lengths 64,3000" "heads --lengths 2040" "fork --lengths 64,2048" \
+  "heads --kv-memory 100k" "fork --contiguous" "fork --lengths 64 --kv-memory 64k"; do
+  # shellcheck disable=SC2086
+  bad "" $words
+  # shellcheck disable=SC2086
+  is "$("$ATTNBENCH" serve $words 2> /dev/null)" "" "and no heading of a table without rows: $words"
+done
+has "$("$ATTNBENCH" serve fork --lengths 64,2048 2>&1)" "--lengths 2048: with 1 of output 2049 tokens, the context is 2048" "a length is named"
 # On a GPU the same scenarios; without one a reason.
 if "$ATTNBENCH" list --device cuda 2> /dev/null | grep -q 'cuda *present'; then
   for words in "replay --requests 5" "prefill --lengths 64,600 --repeat 1" "fork --lengths 100" \
@@ -118,4 +135,10 @@ wait $pid
 is $? 130 "an interrupt exits 130"
 has "$(cat "$tmp/err")" "what was measured is recorded" "and says so"
 has "$(cat "$tmp/records")" '"interrupted":true' "and has a record"
+if [ -w /dev/full ]; then
+  err=$("$ATTNBENCH" serve --requests 1 --layers 1 --quiet --out /dev/full 2>&1)
+  is "$? $(printf '%s\n' "$err" | wc -l)" "3 1" "a full disk exits 3, in one line"
+  has "$err" "run again" "that says what to do"
+  ok "$(printf '%s\n' "$err" | grep -c resume)" "and names no option that serve has not"
+fi
 done_testing

@@ -13,6 +13,9 @@
 #include <math.h>
 #include <unistd.h>
 
+#define GOOD "{\"timestamp\":5,\"input_length\":3,\"output_length\":2,\"hash_ids\":[1]}\n"
+#define HEAD "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+
 static struct trace t;
 static char err[512];
 
@@ -40,6 +43,39 @@ static void reads(void)
      "row 3 is what the file says");
   ok(fabs(t.request[1].arrival_s - 0.75) < 1e-6 && fabs(t.request[3].arrival_s - 2.5) < 1e-6,
      "times count from the first request, over midnight");
+  trace_free(&t);
+}
+
+/* The rows of a text, or -1. */
+static int rows_of(const char *text)
+{
+  char path[] = "/tmp/serve-trace-XXXXXX";
+  int fd = mkstemp(path);
+  if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+    diag("no temporary file");
+  close(fd);
+  int status = trace_read(&t, path, 0, err, sizeof err);
+  if (status)
+    diag("%s", err);
+  unlink(path);
+  return status ? -1 : (int)t.n;
+}
+
+static void dialects(void)
+{
+  ok(rows_of("\xef\xbb\xbf" HEAD "2023-11-16 18:15:46.68,3,4\n") == 1 && t.request[0].row == 2,
+     "a byte order mark before the heading");
+  trace_free(&t);
+  ok(rows_of("\xef\xbb\xbf" GOOD) == 1, "and before a Mooncake row");
+  trace_free(&t);
+  ok(rows_of(HEAD "2024-05-10 00:00:00.250000+00:00,3,4\n2024-05-10 00:00:01+00:00,3,4\n"
+                  "2024-05-10 02:00:02Z,3,4\n2024-05-10 05:30:02.5+03:30,3,4\n"
+                  "2024-05-10 01:00:03-01:00,3,4\n") == 5,
+     "times with a zone");
+  const double want[] = {0, 0.75, 7201.75, 7202.25, 7202.75};
+  for (size_t i = 0; i < t.n; i++)
+    ok(fabs(t.request[i].arrival_s - want[i]) < 1e-6, "row %d arrives after %.2f s",
+       t.request[i].row, want[i]);
   trace_free(&t);
 }
 
@@ -85,8 +121,6 @@ static void refuses(const char *text, size_t n, const char *row, const char *wor
 }
 
 #define REFUSES(text, row, words) refuses(text, sizeof(text) - 1, row, words)
-#define GOOD "{\"timestamp\":5,\"input_length\":3,\"output_length\":2,\"hash_ids\":[1]}\n"
-#define HEAD "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 
 static void refusals(void)
 {
@@ -115,6 +149,12 @@ static void refusals(void)
   REFUSES(GOOD GOOD "{\"timestamp\":4,\"input_length\":3,\"output_length\":2,\"hash_ids\":[1]}\n",
           "row 3", "goes back");
   REFUSES(HEAD "2023-11-16 18:15:46.68,374,44\n2023-11-16 18:15:45.68,1,1\n", "row 3", "goes back");
+  REFUSES(GOOD "{\"timestamp\":1e14,\"input_length\":3,\"output_length\":2,\"hash_ids\":[1]}\n",
+          "row 2", "more than a year");
+  REFUSES(HEAD "2024-05-10 00:00:01+25,3,4\n", "row 2", "time is \"2024-05-10 00:00:01+25\"");
+  REFUSES(HEAD "2024-05-10 00:00:01+00:00x,3,4\n", "row 2", "time is");
+  REFUSES(HEAD "2024-05-10 00:00:01 UTC,3,4\n", "row 2", "time is");
+  REFUSES("\xef\xbb\xbf", "", "no requests");
   REFUSES(HEAD "yesterday,374,44\n", "row 2", "time is \"yesterday\"");
   REFUSES(HEAD "2023-13-16 18:15:46.68,374,44\n", "row 2", "time is");
   REFUSES(HEAD "2023-11-16 18:15:46.68,374\n", "row 2", "two commas");
@@ -130,6 +170,7 @@ static void refusals(void)
 int main(void)
 {
   reads();
+  dialects();
   content();
   refusals();
   return done_testing();
