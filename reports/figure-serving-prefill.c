@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "reports/figure.h"
@@ -33,20 +34,48 @@ static int shares_of(const struct report *r, double *share)
   return n;
 }
 
+static int by_length(const void *a, const void *b)
+{
+  const struct report_serving *const *x = a, *const *y = b;
+  double left = serving_number((*x)->serve, "prompt_tokens"),
+         right = serving_number((*y)->serve, "prompt_tokens");
+  return left != right ? (left > right) - (left < right) : (*x > *y) - (*x < *y);
+}
+
+/* Those of a name, and of a share unless that is NaN, by length, in whatever order they were
+ * measured; to be freed. */
+static const struct report_serving **points_of(const struct report *r, const char *name,
+                                               double share, int *n)
+{
+  const struct report_serving *s, **list = malloc((size_t)(r->nserving + 1) * sizeof *list);
+  char own[256];
+  *n = 0;
+  for (int i = 0; list && (s = serving_nth(r, "prefill", i)); i++) {
+    serving_name(s, own, sizeof own);
+    if (!strcmp(own, name) && (isnan(share) || serving_number(s->serve, "asked_share") == share))
+      list[(*n)++] = s;
+  }
+  if (list)
+    qsort(list, (size_t)*n, sizeof *list, by_length);
+  return list;
+}
+
 /* Rows written; interval: does one of them have ends of an interval? */
 static int write_share(struct canvas *c, const struct report *r, const char *name, double share,
                        bool *interval)
 {
-  const struct report_serving *s;
-  char own[256], what[64];
-  int n = 0;
+  char what[64];
+  int n;
+  const struct report_serving **point = points_of(r, name, share, &n);
   *interval = false;
+  if (!n) { /* a block without rows would not count in gnuplot's index */
+    free(point);
+    return 0;
+  }
   snprintf(what, sizeof what, "%.0f %% cached", 100 * share);
   canvas_block(c, what, "tokens ttft_ms lo hi predicted_ms");
-  for (int i = 0; (s = serving_nth(r, "prefill", i)); i++) {
-    serving_name(s, own, sizeof own);
-    if (strcmp(own, name) || serving_number(s->serve, "asked_share") != share)
-      continue;
+  for (int i = 0; i < n; i++) {
+    const struct report_serving *s = point[i];
     canvas_number(c, serving_number(s->serve, "prompt_tokens"));
     canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", "median"));
     canvas_number(c, 1e3 * serving_inner(s->serve, "ttft_s", "ci_lo"));
@@ -54,8 +83,8 @@ static int write_share(struct canvas *c, const struct report *r, const char *nam
     canvas_number(c, 1e3 * serving_inner(s->serve, "predicted_s", "total"));
     fputc('\n', c->dat);
     *interval |= isfinite(serving_inner(s->serve, "ttft_s", "ci_lo"));
-    n++;
   }
+  free(point);
   return n;
 }
 
@@ -67,13 +96,10 @@ static struct table *values_of(const struct report *r, const char *name)
       {"Attention", "attention_s", 'r'}, {"Launch", "launch_s", 'r'},
       {"Rest", "other_s", 'r'},          {"Predicted", "predicted_s", 'r'}};
   struct table *t = table_new("serve-prefill", "TTFT by cached share", "", columns, 8);
-  const struct report_serving *s;
-  char own[256];
-  for (int i = 0; t && (s = serving_nth(r, "prefill", i)); i++) {
-    const json_t *v = s->serve;
-    serving_name(s, own, sizeof own);
-    if (strcmp(own, name))
-      continue;
+  int n;
+  const struct report_serving **point = points_of(r, name, NAN, &n);
+  for (int i = 0; t && i < n; i++) {
+    const json_t *v = point[i]->serve;
     double x[8] = {serving_number(v, "prompt_tokens"),
                    serving_number(v, "cached_tokens"),
                    serving_inner(v, "ttft_s", "median"),
@@ -86,6 +112,7 @@ static struct table *values_of(const struct report *r, const char *name)
     for (int k = 0; k < 8; k++)
       table_number(t, k, x[k], k < 2 ? format_exact(x[k]).s : format_seconds(x[k]).s);
   }
+  free(point);
   return t;
 }
 

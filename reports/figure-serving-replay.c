@@ -13,7 +13,7 @@
 #include "reports/serving.h"
 #include "reports/tables.h"
 
-#define LINE 30
+#define LINE 40
 #define HEAD 84
 #define FOOT 60
 
@@ -53,23 +53,26 @@ static int write_block(struct canvas *c, const struct report *r, const struct se
   return block;
 }
 
+/* Two lines beside the axis: what was replayed, and on what. */
 static int write_lines(struct canvas *c, const struct report *r)
 {
   const struct report_serving *s;
   int n = 0;
   fputs("set ytics (", c->gp);
-  for (; (s = serving_nth(r, "replay", n)); n++) {
-    char name[200], trace[120], text[400];
+  for (; serving_nth(r, "replay", n); n++)
+    fprintf(c->gp, "%s'' %d", n ? ", " : "", n);
+  fputs(")\n", c->gp);
+  for (int i = 0; (s = serving_nth(r, "replay", i)); i++) {
+    char name[256], trace[120], text[400], where[64];
     serving_name(s, name, sizeof name);
     serving_trace(s, trace, sizeof trace);
-    snprintf(text, sizeof text, "%lld of %s; %s, cache %s",
-             (long long)json_integer_value(json_object_get(s->serve, "requests")), trace, name,
-             cached(s) ? "on" : "off");
-    fputs(n ? ", " : "", c->gp);
-    canvas_quote(c->gp, text);
-    fprintf(c->gp, " %d", n);
+    snprintf(text, sizeof text, "%lld of %s, cache %s%s",
+             (long long)json_integer_value(json_object_get(s->serve, "requests")), trace,
+             cached(s) ? "on" : "off", serving_interrupted(s->serve) ? ", interrupted" : "");
+    snprintf(where, sizeof where, "graph -0.03, first %d", i);
+    canvas_label(c, text, where, "right font ',12' offset 0,0.5");
+    canvas_label(c, name, where, "right font ',11' textcolor rgb '" CANVAS_GREY "' offset 0,-0.5");
   }
-  fputs(") font ',11'\n", c->gp);
   return n;
 }
 
@@ -111,7 +114,7 @@ int draw_serving_replay(struct report *r, char *err, size_t errlen)
   if (serving_open(&c, r, "serve-replay", "Time to first token of a trace's requests", "", 1000,
                    bottom + FOOT, err, errlen))
     return -1;
-  canvas_area(&c, 550, HEAD, 970, bottom);
+  canvas_area(&c, 440, HEAD, 970, bottom);
   fprintf(
       c.gp,
       "set logscale x 10\nset xtics auto\nset format x '%%g'\nset yrange [%d.5:-0.5]\nset xlabel "

@@ -51,10 +51,17 @@ static bool same_record(const json_t *a, const json_t *b)
          same(json_object_get(a, "serve"), json_object_get(b, "serve"));
 }
 
+bool serving_interrupted(const json_t *serve)
+{
+  return json_is_true(json_object_get(serve, "interrupted"));
+}
+
 int serving_add(struct report *r, json_t *record)
 {
+  bool whole = !serving_interrupted(json_object_get(record, "serve"));
   for (int i = 0; i < r->nserving; i++)
-    r->serving[i].superseded |= same_record(r->serving[i].json, record);
+    r->serving[i].superseded |= (whole || serving_interrupted(r->serving[i].serve)) &&
+                                same_record(r->serving[i].json, record);
   struct report_serving *list = report_grow(r->serving, &r->nserving, sizeof *list);
   if (!list)
     return -1;
@@ -97,10 +104,14 @@ void serving_name(const struct report_serving *s, char *buf, size_t len)
 void serving_trace(const struct report_serving *s, char *buf, size_t len)
 {
   const char *trace = serving_text(s->serve, "trace"), *slash = strrchr(trace, '/');
+  double rate = serving_number(s->serve, "rate");
   snprintf(buf, len, "%s", slash ? slash + 1 : trace);
   char *dot = strrchr(buf, '.');
   if (dot && dot != buf)
     *dot = '\0';
+  size_t n = strlen(buf);
+  if (!isnan(rate) && rate != 1)
+    snprintf(buf + n, len - n, " x%g", rate);
 }
 
 int serving_open(struct canvas *c, const struct report *r, const char *stem, const char *title,

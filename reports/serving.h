@@ -15,8 +15,8 @@ struct report_serving {
   bool pass, superseded; /* superseded: a later record of the same measurement is there */
 };
 
-/* Takes a record that has a serve object; a later one of the same measurement wins. -1: no memory.
- */
+/* Takes a record that has a serve object; a later one of the same measurement wins, unless it was
+ * interrupted and the earlier one was not. -1: no memory. */
 int serving_add(struct report *r, json_t *record);
 void serving_free(struct report *r);
 /* All figures of serving records. -1 and a line in err. */
@@ -32,7 +32,8 @@ double serving_inner(const json_t *serve, const char *object, const char *name);
 const struct report_serving *serving_nth(const struct report *r, const char *scenario, int i);
 /* "llama3-8b, 32 layers, cpu/flash" */
 void serving_name(const struct report_serving *s, char *buf, size_t len);
-/* The trace's file name without folder and extension. */
+bool serving_interrupted(const json_t *serve);
+/* The trace's file name without folder and extension; "azure x10" at another rate than its own. */
 void serving_trace(const struct report_serving *s, char *buf, size_t len);
 int serving_open(struct canvas *c, const struct report *r, const char *stem, const char *title,
                  const char *subtitle, int width, int height, char *err, size_t errlen);

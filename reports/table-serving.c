@@ -49,7 +49,7 @@ static void add_row(struct table *t, const struct report_serving *s)
 {
   const json_t *v = s->serve;
   bool on = json_is_true(json_object_get(v, "prefix_cache"));
-  char name[256], trace[120];
+  char name[256], trace[120], count[160];
   serving_name(s, name, sizeof name);
   serving_trace(s, trace, sizeof trace);
   double share = serving_number(v, "cached_tokens") / serving_number(v, "prompt_tokens");
@@ -61,7 +61,10 @@ static void add_row(struct table *t, const struct report_serving *s)
   table_text(t, 0, trace);
   table_text(t, 1, name);
   table_text(t, 2, on ? "on" : "off");
-  table_number(t, 3, done, format_exact(done).s);
+  snprintf(count, sizeof count, "%s%s%s", format_exact(done).s,
+           serving_interrupted(v) ? " of " : "",
+           serving_interrupted(v) ? format_exact(serving_number(v, "requests")).s : "");
+  table_number(t, 3, done, count);
   add_times(t, v);
   table_number(t, 13, rate, format_number(rate, 3).s);
   table_number(t, 14, on ? share : NAN, on ? format_percent(share).s : "");
@@ -75,7 +78,8 @@ struct table *table_serving(const struct report *r)
   const struct report_serving *s;
   struct table *t = table_new("serving", "Serving",
                               "Replays of traces: medians over requests, and what the prefix cache "
-                              "found beside the recount from the trace.",
+                              "found beside the recount from the trace. A replay that was "
+                              "interrupted has the requests that were completed, of all.",
                               columns, COLUMNS);
   for (int i = 0; t && (s = serving_nth(r, "replay", i)); i++)
     add_row(t, s);

@@ -116,6 +116,29 @@ if [ -n "$(command -v gnuplot)" ]; then
   is "$(grep -c yerrorlines "$tmp/report/figures/serve-prefill.gp")" 0 "two repeats make no interval, and none is drawn"
 fi
 
+# Curves go by length, whatever was measured first, and each finds its rows beside another's shares.
+"$ATTNBENCH" serve prefill --lengths 128,32,64 --repeat 1 --shares 30 --layers 1 --quiet --out "$tmp/curves" > /dev/null
+"$ATTNBENCH" serve prefill --lengths 64 --repeat 1 --shares 60 --layers 1 --impl cpu/naive --quiet --out "$tmp/curves" > /dev/null
+"$ATTNBENCH" report "$tmp/curves" --out "$tmp/by-length" > /dev/null
+for stem in serve-prefill serve-prefill-2; do
+  is "$(awk '/^#/ { last = 0; next } NF { bad += $1 <= last; last = $1 } END { print bad + 0 }' \
+    "$tmp/by-length/figures/$stem.dat")" 0 "$stem: lengths ascend"
+  is "$(grep -c '^# tokens' "$tmp/by-length/figures/$stem.dat") $(grep -o 'index [0-9]*' "$tmp/by-length/figures/$stem.gp" | sort -u | wc -l)" \
+    "2 2" "$stem: two shares, two blocks"
+  is "$(awk '/^#/ { wait = 1; next } NF { n += wait; wait = 0 } END { print n }' "$tmp/by-length/figures/$stem.dat")" 2 \
+    "$stem: both have rows"
+done
+
+# What was interrupted is told, never hides a whole measurement, and gives way to one.
+rows() { grep -c "^| mooncake .*| off | $1 |" "$tmp/partly/tables/serving.md"; }
+grep '"prefix_cache":false' "$tmp/records" | head -n 1 > "$tmp/whole"
+sed 's/"interrupted":false/"interrupted":true/; s/"completed":8/"completed":3/' "$tmp/whole" > "$tmp/part"
+"$ATTNBENCH" report "$tmp/whole" "$tmp/part" --out "$tmp/partly" > /dev/null
+is "$(rows 8) $(rows '3 of 8')" "1 1" "an interrupted replay stands beside the whole one"
+is "$(grep -c 'cache off, interrupted' "$tmp/partly/figures/serve-replay.gp")" 1 "and is marked in the figure"
+"$ATTNBENCH" report "$tmp/part" "$tmp/whole" --out "$tmp/partly" > /dev/null
+is "$(rows 8) $(rows '3 of 8')" "1 0" "a whole one after it takes its place"
+
 # No speed without a verdict.
 rm -f "$tmp/records"
 out=$("$ATTNBENCH" serve --plugin "$builddir/tests/serve/short.so" --impl test/short --requests 2 \
