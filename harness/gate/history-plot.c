@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * history-plot.c - the series that changed, one panel each, relative to their first regime.
+ * history-plot.c - the series that changed, one panel each: values, and the levels of the regimes.
  */
 #include "config.h"
 
@@ -53,20 +53,22 @@ static void write_data(const struct history *h, const struct series *s, FILE *ou
 
 static void write_panel(const struct series *s, int block, FILE *gp)
 {
+  static const char *const units[] = {"s", "bytes", "bytes", "of the bound"};
   char title[512];
-  snprintf(title, sizeof title, "%s, %s, %.300s", quantity_name(s->quantity), s->key->impl,
-           s->key->problem);
+  snprintf(title, sizeof title, "%s (%s), %s, %.300s", quantity_name(s->quantity),
+           units[s->quantity], s->key->impl, s->key->problem);
   fprintf(gp, "set title ");
   canvas_quote(gp, title);
   fprintf(gp, " noenhanced\nunset arrow\n");
   for (size_t k = 0; k < s->changes; k++)
     fprintf(gp, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor '#d55e00'\n",
             (double)s->file[s->change[k]] + 0.5, (double)s->file[s->change[k]] + 0.5);
-  fprintf(gp,
-          "plot 'history.dat' index %d using 1:3:xticlabels(2) with points pointtype 7 pointsize "
-          "0.5 linecolor '#0072b2' notitle, '' index %d using 1:4 with steps linewidth 2 linecolor "
-          "'#000000' notitle\n",
-          block, block);
+  fprintf(
+      gp,
+      "plot 'history.dat' index %d using 1:3:xticlabels(2) with points pointtype 7 pointsize "
+      "0.5 linecolor '#0072b2' notitle, '' index %d using 1:4 with histeps linewidth 2 linecolor "
+      "'#000000' notitle\n",
+      block, block);
 }
 
 int history_plot(const struct history *h, const char *folder, bool *drawn, char *err, size_t errlen)

@@ -67,13 +67,19 @@ int run_begin(struct run *run, char *err, size_t errlen)
   return store_open(&run->store, o->out, err, errlen) ? ATTN_EINVAL : ATTN_OK;
 }
 
+/* What is printed next begins a line. */
+static void clear_progress(const struct run *run)
+{
+  if (run->o->progress && !run->o->quiet)
+    fprintf(stderr, "\r\033[K");
+}
+
 void run_end(struct run *run)
 {
   store_close(&run->store);
   advice_free(&run->advice);
   free(run->recorded);
-  if (run->o->progress && !run->o->quiet)
-    fprintf(stderr, "\r\033[K");
+  clear_progress(run);
 }
 
 void run_describe(const struct run *run, const struct attn_problem *p, struct group_case *c)
@@ -98,6 +104,7 @@ int run_emit(struct run *run, const struct group *g, struct group_case *c, char 
   int status = ATTN_OK;
   attn_problem_print(&r->problem, problem, sizeof problem);
   run->sum->count[r->status]++;
+  clear_progress(run);
   if (!run->o->quiet) {
     if (!run->heading)
       show_heading(run->o->group.time);

@@ -52,6 +52,17 @@ is $? 1 "a wrong plugin exits 1"
 is "$(grep -c '"status":"fail"' "$dir/wrong.jsonl")" 1 "its record says fail"
 is "$(grep -c '"median_s":[0-9]' "$dir/wrong.jsonl")" 0 "and carries no speed"
 
+# On a terminal the progress line gives way to rows: each begins a line. Elsewhere there is none.
+if [ "$(script -qc true /dev/null < /dev/null > "$dir/log" 2>&1 && echo there)" = there ]; then
+  script -qc "'$ATTNBENCH' verify --device cpu --rows 2 --impl cpu/naive 'dtype=fp32 hq=1 sq=8,9,10 d=8'" /dev/null \
+    < /dev/null > "$dir/terminal"
+  erase=$(printf 's/.*\r\033\\[K//')
+  is "$(sed "$erase" "$dir/terminal" | grep -c '^pass ')" 3 "on a terminal a row begins a line"
+  is "$(grep -c 'left.*pass' "$dir/terminal" | awk '{ print ($1 > 0) }')" 1 "behind the progress line that it clears"
+fi
+"$ATTNBENCH" verify --device cpu --rows 2 --impl cpu/naive 'dtype=fp32 hq=1 sq=8,9,10 d=8' > "$dir/log" 2> "$dir/err"
+is "$(wc -c < "$dir/err")" 0 "quiet where there is no terminal"
+
 long='op=fwd dtype=bf16 b=1 hq=1 sq=131072 d=128 mask=causal'
 "$ATTNBENCH" verify --device cpu --impl cpu/naive --out "$dir/long.jsonl" "$long" > "$dir/log" 2>&1
 is "$(grep -c 'GiB' "$dir/long.jsonl")" 1 "naive at 131072 tokens is refused in GiB"
