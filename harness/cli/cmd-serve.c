@@ -4,11 +4,19 @@
  */
 #include "config.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/base/clock.h"
 #include "harness/cli/options.h"
+#include "harness/run/worker.h"
+
+#define PATIENCE_S 1.0 /* an interrupt so much later is a second one */
 
 static bool known(const char *scenario)
 {
@@ -57,17 +65,47 @@ static int check_given(const struct options *o, const char *scenario)
   return EXIT_OK;
 }
 
-static int serve(struct options *o)
+static int ended(int status)
+{
+  char line[200];
+  if (WIFEXITED(status))
+    return WEXITSTATUS(status);
+  int sig = WTERMSIG(status);
+  if (sig == SIGPIPE) /* nobody reads */
+    return EXIT_ENVIRONMENT;
+  snprintf(line, sizeof line, "serve: died of signal %d (%s), %s; what was recorded before is kept",
+           sig, strsignal(sig),
+           sig == SIGKILL ? "as what takes too much memory does"
+                          : "in an implementation most likely");
+  return complain(EXIT_VERDICT, line);
+}
+
+/* Passes an interrupt on, which ends the work cleanly where a step ends; a second one kills what
+ * hangs. */
+static int watch(pid_t child)
+{
+  int status;
+  double first = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR)
+      return complain(EXIT_ENVIRONMENT, "serve: lost the process that does the work");
+    if (first > 0 && clock_now() - first > PATIENCE_S) {
+      kill(child, SIGKILL);
+      while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+      return complain(EXIT_INTERRUPTED, "interrupted twice; what was recorded before is kept");
+    }
+    first = first > 0 ? first : clock_now();
+    kill(child, SIGINT);
+  }
+  return ended(status);
+}
+
+static int work(struct options *o)
 {
   struct serve_summary sum;
   char err[1024] = "";
   const char *scenario = o->nwords ? o->words[0] : "replay";
-  if (o->nwords > 1)
-    return complain(EXIT_USAGE, "serve: one scenario at a time; attnbench serve --help lists them");
-  if (!known(scenario))
-    return unknown(scenario);
-  if (check_given(o, scenario))
-    return EXIT_USAGE;
   snprintf(o->repro + strlen(o->repro), sizeof o->repro - strlen(o->repro), " %s", scenario);
   o->serve.device = o->run.device ? o->run.device : &device_host;
   o->serve.device_options = o->run.device_options;
@@ -90,6 +128,27 @@ static int serve(struct options *o)
   return EXIT_OK;
 }
 
+/* The work is done in a child, where a plugin may crash or hang. */
+static int serve(struct options *o)
+{
+  const char *scenario = o->nwords ? o->words[0] : "replay";
+  if (o->nwords > 1)
+    return complain(EXIT_USAGE, "serve: one scenario at a time; attnbench serve --help lists them");
+  if (!known(scenario))
+    return unknown(scenario);
+  if (check_given(o, scenario))
+    return EXIT_USAGE;
+  fflush(NULL);
+  worker_catch_interrupts();
+  pid_t parent = getpid(), child = fork();
+  if (child < 0)
+    return complain(EXIT_ENVIRONMENT, "serve: no process to work in: end others");
+  if (child > 0)
+    return watch(child);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return getppid() == parent ? work(o) : EXIT_ENVIRONMENT;
+}
+
 const struct command cmd_serve = {
     "serve", "[options] [replay|prefill|heads|memory|fork|rope]",
     "Runs a decoder with random weights on a paged KV cache: time to first token, tokens/s, and "
@@ -100,5 +159,6 @@ const struct command cmd_serve = {
     "memory   KV memory wasted, contiguous against paged\n"
     "fork     a prompt forked 8 ways: what it adds to the cache\n"
     "rope     contexts of 4, 16 and 32 times the trained length with each scaling of RoPE\n"
-    "Exit: 0 done, 1 a check failed, 2 bad input, 3 no device or no room, 130 interrupted.",
+    "Exit: 0 done, 1 a check failed or an implementation crashed, 2 bad input, 3 no device or no "
+    "room, 130 interrupted.",
     OPT_SERVE, serve};

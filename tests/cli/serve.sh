@@ -148,6 +148,41 @@ has "$out" "FAIL: logits differ" "and is told"
 has "$(cat "$tmp/records")" '"status":"fail"' "its record is a failure"
 ok "$(grep -c '"ttft_s"' "$tmp/records")" "and has no times"
 
+# What crashes is told in a line; what hangs ends with the second interrupt. No process is left.
+alive() { cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' ' ' | grep -c "[o]ut $tmp/records "; }
+cp "$tmp/records" "$tmp/before"
+ill() {
+  TEST_SHORT=$1
+  export TEST_SHORT
+  "$ATTNBENCH" serve --plugin "$builddir/tests/serve/short.so" --impl test/short --requests 2 \
+    --layers 1 --quiet --out "$tmp/records" 2> "$tmp/err" &
+  pid=$!
+  unset TEST_SHORT
+}
+ill crash
+wait $pid
+is $? 1 "an implementation that crashes exits 1"
+is "$(grep -c 'died of signal 6' "$tmp/err") $(wc -l < "$tmp/err")" "1 1" "in one line"
+"$ATTNBENCH" serve --requests 2 --layers 1 2> "$tmp/err" | true
+is "$(cat "$tmp/err")" "" "a reader that goes away is no crash"
+for signal in INT TERM; do
+  ill hang
+  sleep 1
+  kill -$signal $pid
+  sleep 1.5
+  kill -$signal $pid
+  wait $pid
+  is $? 130 "one that hangs ends with the second SIG$signal"
+  is "$(grep -c 'interrupted twice' "$tmp/err") $(wc -l < "$tmp/err")" "1 1" "in one line"
+done
+ill hang
+sleep 0.5
+kill -9 $pid
+wait $pid 2> /dev/null
+sleep 0.3
+is "$(alive)" 0 "and nothing survives SIGKILL"
+is "$(cmp "$tmp/records" "$tmp/before" 2>&1)" "" "records are what they were"
+
 # An interrupt: the records hold what was measured.
 rm -f "$tmp/records"
 "$ATTNBENCH" serve --rate 0.001 --requests 3 --layers 1 --quiet --out "$tmp/records" 2> "$tmp/err" &
