@@ -398,5 +398,6 @@ bool law_gaps_kept(const struct law_set *s, enum law_operand *op)
 
 bool law_same_bits(const struct law_set *x, const struct law_set *y, enum law_operand op)
 {
-  return x->bytes[op] == y->bytes[op] && !memcmp(x->t[op].data, y->t[op].data, x->bytes[op]);
+  return x->bytes[op] == y->bytes[op] &&
+         (!x->bytes[op] || !memcmp(x->t[op].data, y->t[op].data, x->bytes[op]));
 }
