@@ -295,7 +295,17 @@ static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
           C::SCORE,
           C::DROP,
           C::FIRSTS,
+          false,
+          false,
           C::CLAIMS};
+}
+
+/* A row of the same kernel, for problems without a mask: key blocks that run at the same time start
+ * at different query blocks, and do not meet at the same dQ. */
+static inline bwd90_kernel bwd90_spread(bwd90_kernel k)
+{
+  k.unmasked = k.spread = true;
+  return k;
 }
 
 #endif

@@ -13,7 +13,7 @@ enum {
   BWD90_MID = 2,   /* dQ before S */
   BWD90_SCORE = 4, /* softcap, ALiBi */
   BWD90_DROP = 8,  /* dropout */
-  BWD90_ONCE = 16, /* a block for every unit of work: no loop over tiles, which takes registers */
+  BWD90_FULL = 16, /* every query sees every key, and their order does not matter */
 };
 
 /* V_REGS: so many times 16 columns of V are held in registers. */
@@ -21,7 +21,7 @@ template <class T_, int D_, int KM_, int PREGS_, int CREGS_, int FLAGS_ = 0, int
 struct bwd90_split {
   typedef T_ T;
   static constexpr int D = D_, KM = KM_, KN = 128, THREADS = 384;
-  static constexpr bool CLAIMS = !(FLAGS_ & BWD90_ONCE), FIRSTS = true;
+  static constexpr bool CLAIMS = true, FIRSTS = true, FULL = FLAGS_ & BWD90_FULL;
   static constexpr int QSTAGES = 2, DOSTAGES = 2, DSSTAGES = 2, NOTES = 2;
   static constexpr int PREGS = PREGS_, CREGS = CREGS_, V_REGS = V_REGS_;
   static constexpr bool EARLY = FLAGS_ & BWD90_EARLY, MID = FLAGS_ & BWD90_MID;

@@ -8,6 +8,7 @@
  *   [dK += dS_i Q_i]  [S_i+1]  both warpgroups have dS_i-1 in shared memory  [dQ_i-1 = dS_i-1 K]
  *   dQ_i-1 to shared memory, from where a thread adds it to the accumulator
  * EARLY: dV is issued before dS_i is computed.  MID: dQ_i-1 before S_i+1, once dV has finished.
+ * FULL: no mask.
  * S of the next block is computed ahead.  P never leaves registers; of dS only the operand of dQ
  * does.
  *
@@ -28,11 +29,31 @@
  *   head_dim 128  64 queries 656, 80 queries 672 (1.12 of cuDNN; causal 648, 1.11; sequence 2k
  *                 548, 1.06, causal with 64 queries 434, 1.09)
  *
- * A block goes from tile to tile (flash-bwd-sm90-load.cuh), and nobody zeroes the accumulators
- * (flash-bwd-sm90-split-dq.cuh).  Measured at sequence 2k, causal, of cuDNN's: head_dim 64 1.19
- * before, 1.24 with both; head_dim 128 1.07 before, 1.06 with the latter alone, 1.06 with the
- * former alone, 1.10 with both, 1.12 with half as many heads in a section.  A block for every tile
- * begins some 3 % later than one that decodes its tile before its barriers are there.
+ * A block goes from tile to tile (flash-bwd-sm90-load.cuh), and of few keys nobody zeroes the
+ * accumulators (flash-bwd-sm90-split-dq.cuh).  Measured at sequence 2k, causal, of cuDNN's:
+ * head_dim 64 1.19 before, 1.24 with both; head_dim 128 1.07 before, 1.06 with the latter alone,
+ * 1.06 with the former alone, 1.10 with both, 1.12 with half as many heads in a section.  A block
+ * for every tile begins some 3 % later than one that decodes its tile before its barriers are
+ * there.
+ *
+ * Without a mask that lost: all key blocks of a head come to the same query block at the same time,
+ * and wait for the first of them; to ask for its state and a fence before every addition cost 2 to
+ * 5 % of long sequences, also under a mask.  So keys begin at different queries (spread) if they
+ * are few, accumulators are zeroed if they are many, and FULL keeps the steps and keys of a tile in
+ * registers that else lie beside Q for every step.  TF/s in one process, of cuDNN's in brackets:
+ *
+ *                   a block a tile,  from tile to tile:
+ *                   zeroed           first stores  zeroed  FULL: spread  zeroed
+ *   head_dim 64, 2k     499 (1.17)   482           501     521 (1.22)    513
+ *               16k     619 (1.28)   573           580     604           616 (1.27)
+ *   head_dim 128 2k     553 (1.05)   527           548     563           553
+ *               16k     682 (1.12)   626           661     672           676 (1.11)
+ *
+ * head_dim 128, 2k, spread without FULL: 567 (1.08).  Causal, the first stores beside zeroed: 2k
+ * head_dim 64 414 (1.29), 407, 128 460 (1.14), 444; 16k 551, 589 (1.29) and 651, 655 (1.10).
+ *
+ * Not taken either: dQ made from the accumulators beside the main pass, by the warp that claims
+ * tiles: it has 24 registers, falls behind, and the rest takes 1 to 5 % at sequence 2k.
  *
  * By a model, a step's traffic to shared memory (operands, dS, dQ twice, Q and dO, lse and dsum)
  * fills 85 % of its bandwidth: 80 queries and V in registers are there to lower it.
@@ -49,13 +70,36 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-split-dq.cuh"
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-split-tile.cuh"
 
+/* What a warpgroup keeps of its tile, if there is no mask: its steps, its keys of 64. */
+struct bwd90_span {
+  int first, last, keys;
+};
+
+template <class C>
+SM90_DEV bwd90_span bwd90_span_of(const bwd90_lane &w, const volatile bwd90_tile *t)
+{
+  if (!C::FULL)
+    return {};
+  return {bwd90_uniform(t->first), bwd90_uniform(t->last),
+          bwd90_uniform(t->sk - t->n0 - 64 * w.wg)};
+}
+
 /* S of this step becomes P; with options P', and P is packed. */
 template <class C>
 SM90_DEV void bwd90_probs(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                          int i, float (&S)[C::KM / 2], uint32_t (&P)[C::KM / 4])
+                          const bwd90_span &a, int i, float (&S)[C::KM / 2],
+                          uint32_t (&P)[C::KM / 4])
 {
   const int row = 16 * w.warp + w.lane / 4, col = 2 * (w.lane & 3), slot = i % C::QSTAGES;
   const uint32_t lse = w.smem + C::LSE0 + slot * C::KM * 4 + 8 * (w.lane & 3);
+  if constexpr (C::FULL) {
+    if (a.keys < 64)
+      bwd90_mask_keys(a.keys, row, S);
+    bwd90_exp(S, p.c, lse);
+    if (C::EARLY)
+      bwd90_pack<typename C::T>(P, S);
+    return;
+  }
   const bwd90_step k = bwd90_read_note<C>(w.smem, i);
   const bwd90_band band = {k.at + 64 * w.wg, k.keys - 64 * w.wg};
   if constexpr (C::SCORE) {
@@ -78,16 +122,23 @@ SM90_DEV void bwd90_probs(const bwd90_lane &w, const bwd90_params &p, const vola
 
 /* Not the first step of its tile? */
 template <class C>
-SM90_DEV bool bwd90_adds(const bwd90_lane &w, int i)
+SM90_DEV bool bwd90_adds(const bwd90_lane &w, const bwd90_span &a, int i)
 {
-  return !bwd90_read_note<C>(w.smem, i).first;
+  return C::FULL ? i > a.first : !bwd90_read_note<C>(w.smem, i).first;
+}
+
+/* The last? */
+template <class C>
+SM90_DEV bool bwd90_ends(const bwd90_lane &w, const bwd90_span &a, int i)
+{
+  return C::FULL ? i == a.last : bwd90_read_note<C>(w.smem, i).last;
 }
 
 /* From S to P and dS, also in shared memory. */
 template <class C>
 SM90_DEV void bwd90_scores(const bwd90_lane &w, const bwd90_params &p, const volatile bwd90_tile *t,
-                           int i, const uint32_t (&V)[C::V_REGS + 1][4], float (&S)[C::KM / 2],
-                           float (&dV)[C::D / 2], uint32_t (&P)[C::KM / 4],
+                           const bwd90_span &a, int i, const uint32_t (&V)[C::V_REGS + 1][4],
+                           float (&S)[C::KM / 2], float (&dV)[C::D / 2], uint32_t (&P)[C::KM / 4],
                            uint32_t (&dS)[C::KM / 4])
 {
   const int os = i % C::DOSTAGES;
@@ -95,11 +146,11 @@ SM90_DEV void bwd90_scores(const bwd90_lane &w, const bwd90_params &p, const vol
   float dP[C::KM / 2];
   if (!C::SCORE)
     bwd90_issue_dp<C>(w, V, dP, i);
-  bwd90_probs<C>(w, p, t, i, S, P);
+  bwd90_probs<C>(w, p, t, a, i, S, P);
   if (C::SCORE) /* whose registers leave no room for it before */
     bwd90_issue_dp<C>(w, V, dP, i);
   if (C::EARLY) {
-    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, bwd90_adds<C>(w, i));
+    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, bwd90_adds<C>(w, a, i));
     wgmma_wait<1>();
   } else {
     wgmma_wait<0>();
@@ -118,24 +169,24 @@ SM90_DEV void bwd90_scores(const bwd90_lane &w, const bwd90_params &p, const vol
 /* dV, dK, S of the next step and dQ of the one before; beside the first step, which has none before
  * it, dQ is computed from whatever there is, and left. */
 template <class C>
-SM90_DEV bool bwd90_gradients(const bwd90_lane &w, int i, uint32_t (&P)[C::KM / 4],
-                              uint32_t (&dS)[C::KM / 4], float (&S)[C::KM / 2],
-                              float (&dV)[C::D / 2], float (&dK)[C::D / 2])
+SM90_DEV bool bwd90_gradients(const bwd90_lane &w, const bwd90_span &a, int i,
+                              uint32_t (&P)[C::KM / 4], uint32_t (&dS)[C::KM / 4],
+                              float (&S)[C::KM / 2], float (&dV)[C::D / 2], float (&dK)[C::D / 2])
 {
   const int qs = i % C::QSTAGES, os = i % C::DOSTAGES;
-  const bwd90_step k = bwd90_read_note<C>(w.smem, i);
+  const bool adds = bwd90_adds<C>(w, a, i), last = bwd90_ends<C>(w, a, i);
   const bool elected = w.warp == 0 && w.lane == 0;
   float dQ[C::DQN / 2];
   if (!C::EARLY)
-    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, !k.first);
-  bwd90_issue_dkv<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, !k.first);
+    bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, adds);
+  bwd90_issue_dkv<C>(dK, dS, w.smem + C::Q0 + qs * C::Q_BYTES, adds);
   if (C::MID) {
     wgmma_wait<1>();
     pin(dV);
     pin(P);
     bwd90_issue_dq<C>(w, dQ, i - 1);
   }
-  if (!k.last)
+  if (!last)
     mbar_wait(w.smem + C::Q_FULL + 8 * ((i + 1) % C::QSTAGES), (i + 1) / C::QSTAGES % 2);
   bwd90_issue_s<C>(w, S, i + 1);
   wgmma_wait<1>();
@@ -153,13 +204,13 @@ SM90_DEV bool bwd90_gradients(const bwd90_lane &w, int i, uint32_t (&P)[C::KM / 
     pin(S);
   }
   pin(dQ);
-  if (!k.first)
+  if (adds)
     bwd90_put_dq<C>(w, dQ, i - 1);
   if (C::MID) {
     wgmma_wait<0>();
     pin(S);
   }
-  return k.last;
+  return last;
 }
 
 /* All steps of a tile; no tensor-core group is in flight where the loop turns. */
@@ -168,6 +219,7 @@ SM90_DEV void bwd90_steps(const bwd90_lane &w, const bwd90_params &p, const vola
                           float (&dK)[C::D / 2], float (&dV)[C::D / 2])
 {
   int i = bwd90_uniform(t->first);
+  const bwd90_span a = bwd90_span_of<C>(w, t);
   float S[C::KM / 2], dQ[C::DQN / 2];
   uint32_t P[C::KM / 4], dS[C::KM / 4], V[C::V_REGS + 1][4];
   undefine(dK);
@@ -183,10 +235,10 @@ SM90_DEV void bwd90_steps(const bwd90_lane &w, const bwd90_params &p, const vola
     named_sync(1, 256);
 #pragma unroll 1
   for (bool last = false; !last; i++) {
-    bwd90_scores<C>(w, p, t, i, V, S, dV, P, dS);
-    if (w.wg == 0 && !bwd90_adds<C>(w, i))
+    bwd90_scores<C>(w, p, t, a, i, V, S, dV, P, dS);
+    if (w.wg == 0 && !bwd90_adds<C>(w, a, i))
       named_arrive(1, 256);
-    last = bwd90_gradients<C>(w, i, P, dS, S, dV, dK);
+    last = bwd90_gradients<C>(w, a, i, P, dS, S, dV, dK);
   }
   bwd90_arrive(w, C::V_EMPTY);
   bwd90_issue_dq<C>(w, dQ, i - 1);
@@ -244,8 +296,6 @@ SM90_DEV void bwd90_consume(uint32_t smem, const bwd90_params &p, const uint8_t 
         dK[j] = dV[j] = 0;
     }
     bwd90_finish<C>(w, p, t, dK, dV);
-    if (!C::CLAIMS)
-      return;
     n = bwd90_uniform(t->n);
     bwd90_arrive(w, C::TILE_EMPTY + 8 * (n % 2));
   }
@@ -312,7 +362,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 static bwd90_kernel bwd90_split_row(const char *name, int uses)
 {
-  return bwd90_row<C>(name, uses, (const void *)flash_bwd_sm90<C>);
+  bwd90_kernel k = bwd90_row<C>(name, uses, (const void *)flash_bwd_sm90<C>);
+  k.unmasked = C::FULL;
+  return k;
 }
 
 #endif

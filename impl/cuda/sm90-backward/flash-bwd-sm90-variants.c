@@ -11,16 +11,18 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90.h"
 #include "impl/cuda/sm90-forward/flash-sm90.h"
 
-/* Mean number of keys that a query sees, up to which a problem is short: sequence 2k under a causal
- * mask is, without one it is not. */
+/* Mean number of keys that a query sees, up to which a problem is short: sequence 1k is. */
 #define SHORT_KEYS 1024
 
 static int kind_of(const struct attn_problem *p)
 {
   if (p->deterministic)
     return p->mask == ATTN_MASK_NONE && !p->nruns ? BWD90_ROTATED : BWD90_ORDERED;
-  return attn_problem_pairs(p) <= (double)SHORT_KEYS * attn_problem_total_q(p) ? BWD90_SHORT
-                                                                               : BWD90_LONG;
+  if (attn_problem_pairs(p) <= (double)SHORT_KEYS * attn_problem_total_q(p))
+    return BWD90_SHORT;
+  if (p->mask != ATTN_MASK_NONE || p->nruns)
+    return BWD90_LONG;
+  return attn_flash_bwd_sm90_few_keys(p) ? BWD90_EQUAL : BWD90_EQUAL_LONG;
 }
 
 static const struct bwd90_kernel *const tables[] = {
@@ -39,12 +41,13 @@ static const struct bwd90_kernel *row(int i)
   return NULL;
 }
 
-/* What is deterministic in some kinds of problem alone is never asked for in others. */
+/* What is deterministic in some kinds of problem alone is never asked for in others, nor what is
+ * made for problems without a mask. */
 static bool takes(const struct bwd90_kernel *k, const struct attn_problem *p)
 {
   bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
   return k->dtype == p->dtype && p->d <= k->d && p->dv <= k->d && k->score == score &&
-         k->drop == drop && (!p->deterministic || (k->uses & kind_of(p)));
+         k->drop == drop && (!(p->deterministic || k->unmasked) || (k->uses & kind_of(p)));
 }
 
 static const struct bwd90_kernel *own_choice(const struct attn_problem *p)

@@ -13,8 +13,12 @@
 #include "impl/dropout.h"
 
 /* Q, dO and the accumulators of dQ of the heads that are scheduled together: they share a Hopper's
- * L2 with what streams through. */
+ * L2 with what streams through, and at first with those of the heads before. */
 #define SECTION_BYTES (20 << 20)
+#define LONG_SECTION_BYTES (40 << 20)
+/* Mean number of keys that a query sees, up to which it costs less to find out who is the first to
+ * add to a part of dQ than to zero it: sequence 8k under a causal mask is that long, 16k is not. */
+#define FEW_KEYS 5120
 #define ALIGN 1024
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -26,6 +30,11 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static int64_t padded_rows(const struct attn_problem *p, int km)
 {
   return p->nruns ? (attn_problem_total_q(p) / km + p->b) * km : ceil_div(p->sq, km) * km;
+}
+
+bool attn_flash_bwd_sm90_few_keys(const struct attn_problem *p)
+{
+  return attn_problem_pairs(p) <= (double)FEW_KEYS * attn_problem_total_q(p);
 }
 
 static int64_t padded_total(const struct attn_problem *p, int km)
@@ -155,10 +164,11 @@ static void plan_options(const struct attn_problem *p, struct bwd90_params *a)
 static int32_t section_heads(const struct attn_problem *p, const struct bwd90_kernel *k)
 {
   int64_t heads = p->b * p->hkv, n = 1;
+  double most = attn_flash_bwd_sm90_few_keys(p) ? SECTION_BYTES : LONG_SECTION_BYTES;
   double bytes = (double)p->sq * (p->hq / p->hkv) * (2 * (p->d + p->dv) + 4 * k->d);
   if (p->mask == ATTN_MASK_NONE && !p->nruns)
     return 1;
-  while (n < heads && (n + 1) * bytes <= SECTION_BYTES)
+  while (n < heads && (n + 1) * bytes <= most)
     n++;
   return (int32_t)n;
 }
@@ -166,11 +176,11 @@ static int32_t section_heads(const struct attn_problem *p, const struct bwd90_ke
 /* Deterministic: who adds to a query block first.  Under a mask the rightmost key block reaches it
  * first.  Without one, key blocks that run at the same time start at different query blocks, so
  * that nobody waits; at most as many as the device holds, else those that run would wait for others
- * that cannot start. */
+ * that cannot start.  That nobody waits may also be had without the order. */
 static void plan_order(const struct attn_problem *p, const struct attn_device *dev,
-                       struct bwd90_params *a, bool turns)
+                       struct bwd90_params *a, bool turns, bool spread)
 {
-  if (!turns)
+  if (!turns && !spread)
     return;
   if (p->mask != ATTN_MASK_NONE || p->nruns || a->blocks == 0)
     a->backwards = 1;
@@ -191,7 +201,7 @@ static void plan_work(const struct attn_problem *p, const struct attn_device *de
   a->whole = a->tiles - (s.parts ? s.left : 0);
   a->tiles += s.parts ? s.left * (s.parts - 1) : 0;
   plan->grid = a->tiles;
-  plan->firsts = k->firsts;
+  plan->firsts = k->firsts && attn_flash_bwd_sm90_few_keys(p);
   if (k->claims && !plan->turns && p->sq > 0 && plan->grid > dev->multiprocessors)
     plan->grid = dev->multiprocessors;
 }
@@ -227,7 +237,7 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
   a->c = (float)(attn_problem_scale(p) * M_LOG2E);
   plan_mask(p, a);
   plan_options(p, a);
-  plan_order(p, dev, a, plan->turns);
+  plan_order(p, dev, a, plan->turns, k->spread);
   plan_work(p, dev, plan);
   if ((k->main &&
        cudaFuncSetAttribute(k->main, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)) ||

@@ -7,7 +7,8 @@
  *   S = Q K^T            P = exp2(c S - lse2)        dP = dO V^T       dS = P * (dP - dsum)
  *   dV = P^T dO          dK = scale dS^T Q           dQ = scale dS K
  *
- *   pre    dsum = rowsum(dO * O), lse2, zero in the accumulators of dQ
+ *   pre    dsum = rowsum(dO * O), lse2, zero in the accumulators of dQ unless the first to add to
+ *          them stores
  *   main   a block owns KN keys of one K/V head and walks the query blocks of KM rows that see any
  *          of them, for every query head of the group: dK and dV stay in registers from first to
  *          last.  Its part of dQ is added to the accumulator in global memory, which is laid out
@@ -199,6 +200,16 @@ SM90_DEV void bwd90_mask(const bwd90_params &p, const bwd90_band &k, int row, in
         if (8 * i + e < lo || 8 * i + e > hi)
           S[4 * i + 2 * h + e] = -INFINITY;
   }
+}
+
+/* Hides the scores of what lies behind the last of so many keys of 64. */
+template <int N>
+SM90_DEV void bwd90_mask_keys(int keys, int row, float (&S)[N])
+{
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    if (row + i / 2 % 2 * 8 >= keys)
+      S[i] = -INFINITY;
 }
 
 /* S becomes P; lse: of this thread's first query. */

@@ -62,9 +62,12 @@ struct bwd90_params {
 enum {
   BWD90_ROTATED = 1, /* deterministic, no mask: key blocks start at different query blocks */
   BWD90_ORDERED = 2, /* deterministic otherwise */
-  BWD90_SHORT = 4,   /* a query sees so few keys that the passes before and after main count */
+  BWD90_SHORT = 4,   /* a query sees so few keys that smaller tiles pay */
   BWD90_LONG = 8,
-  BWD90_ALL = 15,
+  BWD90_EQUAL = 16, /* long, every query sees every key, and they are few */
+  BWD90_EQUAL_LONG = 32,
+  BWD90_UNMASKED = BWD90_EQUAL | BWD90_EQUAL_LONG,
+  BWD90_ALL = 63,
 };
 
 /* One compiled variant: three kernels, launched one after another. */
@@ -82,7 +85,9 @@ struct bwd90_kernel {
   const void *dq; /* NULL: main adds dQ up for post; else there is no post, and this computes dQ */
   int dq_rows, dq_smem; /* a block of it has so many query rows */
   bool score, drop;     /* with softcap and ALiBi; with dropout */
-  bool firsts;          /* the first to add to a part of dQ stores it */
+  bool firsts;          /* the first to add to a part of dQ stores it, where keys are few */
+  bool unmasked;        /* for UNMASKED alone */
+  bool spread;          /* then key blocks start at different query blocks */
   bool claims;          /* main may be of fewer blocks than there are units of work */
 };
 
@@ -106,6 +111,9 @@ struct bwd90_plan {
   int64_t padded;           /* padded rows, all heads */
   bool ragged, turns, firsts;
 };
+
+/* Does a query see so few keys that the passes before and after main count? */
+bool attn_flash_bwd_sm90_few_keys(const struct attn_problem *p);
 
 /* The kernel that a problem gets; NULL if none takes it. */
 const struct bwd90_kernel *attn_flash_bwd_sm90_choose(const struct attn_problem *p,
