@@ -178,8 +178,9 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
   if (!status)
     status = setting_check(s, x);
   if (!status && !s->o->quiet)
-    printf("%s, %lld layers, prefill %s%s%s\n\n%8s %8s %7s %11s %11s %11s %11s %11s\n",
-           x->d.model.name, (long long)decoder_layers(&x->d), x->d.prefill->name,
+    printf("%s%s, %lld layer%s, prefill %s%s%s\n\n%8s %8s %7s %11s %11s %11s %11s %11s\n",
+           s->sum->records ? "\n" : "", x->d.model.name, (long long)decoder_layers(&x->d),
+           decoder_layers(&x->d) == 1 ? "" : "s", x->d.prefill->name,
            x->d.gathered ? " and, gathered, " : "", x->d.gathered ? x->d.gathered->name : "",
            "prompt", "cached", "share", "TTFT", "predicted", "GEMM", "attention", "rest");
   for (int i = 0; !status && i < n && !s->sum->interrupted; i++)

@@ -8,12 +8,15 @@
 
 #include "harness/serve/serve-parts.h"
 
-static void show_heading(const struct setting *x, const struct trace *t, const char *name)
+static void show_heading(const struct serve *s, const struct setting *x, const struct trace *t,
+                         const char *name)
 {
-  printf("%s, %lld layers, prefill %s%s%s, decode %s; %zu requests of %s\n\n", x->d.model.name,
-         (long long)decoder_layers(&x->d), x->d.prefill->name,
-         x->d.gathered ? " and, gathered, " : "", x->d.gathered ? x->d.gathered->name : "",
-         x->d.decode->name, t->n, name);
+  int64_t layers = decoder_layers(&x->d);
+  printf("%s%s, %lld layer%s, prefill %s%s%s, decode %s; %zu request%s of %s\n\n",
+         s->sum->records ? "\n" : "", x->d.model.name, (long long)layers, layers == 1 ? "" : "s",
+         x->d.prefill->name, x->d.gathered ? " and, gathered, " : "",
+         x->d.gathered ? x->d.gathered->name : "", x->d.decode->name, t->n, t->n == 1 ? "" : "s",
+         name);
   printf("%-6s %9s %10s %10s %9s %9s %9s %9s %9s %9s\n", "prefix", "completed", "TTFT p50",
          "TTFT p99", "TPOT p50", "tokens/s", "cached", "recount", "reusable", "pages");
 }
@@ -138,7 +141,7 @@ static int on_model(struct serve *s, struct setting *x, void *ctx)
   if (status)
     return status;
   if (!s->o->quiet)
-    show_heading(x, &in->trace, in->name);
+    show_heading(s, x, &in->trace, in->name);
   return each(s, x, in);
 }
 
