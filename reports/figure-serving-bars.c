@@ -12,7 +12,7 @@
 #include "reports/format.h"
 #include "reports/serving.h"
 
-#define LINE 30
+#define LINE 40
 #define HEAD 84
 #define FOOT 60
 
@@ -24,11 +24,10 @@ static int count_of(const struct report *r, const char *scenario)
   return n;
 }
 
-static void put_tic(struct canvas *c, const char *text, int at)
+static void put_tic(struct canvas *c, const char *what, const char *on, int at)
 {
-  fputs("set ytics add (", c->gp);
-  canvas_quote(c->gp, text);
-  fprintf(c->gp, " %d)\n", at);
+  fprintf(c->gp, "set ytics add ('' %d)\n", at);
+  serving_lines(c, what, on, at);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -84,8 +83,8 @@ static void memory_blocks(struct canvas *c, const struct report *r, int n)
     canvas_number(c, wasted);
     fputc('\n', c->dat);
     serving_trace(s, trace, sizeof trace);
-    snprintf(text, sizeof text, "%s, %s, %s", trace, s->model, i % 2 ? "paged" : "contiguous");
-    put_tic(c, text, i);
+    snprintf(text, sizeof text, "%s, %s", trace, i % 2 ? "paged" : "contiguous");
+    put_tic(c, text, s->model, i);
     snprintf(where, sizeof where, "first 101, first %d", i);
     snprintf(label, sizeof label, "%s %% wasted, %s sequences in %s", format_number(wasted, 3).s,
              format_exact(serving_inner(s->serve, kind, "largest_batch")).s,
@@ -134,14 +133,23 @@ static const struct heads_panel {
                     {"decode tokens/s", "tokens_per_s", 1, false},
                     {"TTFT (ms)", "ttft_s", 1e3, true}};
 
+static size_t longest_model(const struct report *r)
+{
+  const struct report_serving *s;
+  size_t longest = 0;
+  for (int i = 0; (s = serving_nth(r, "heads", i)); i++)
+    longest = strlen(s->model) > longest ? strlen(s->model) : longest;
+  return longest;
+}
+
 static void heads_panel(struct canvas *c, const struct report *r, const struct heads_panel *p,
                         int at)
 {
   const struct report_serving *s;
-  int left = 100 + 235 * at, n = 0;
+  int left = 100 + 235 * at, n = 0, turn = longest_model(r) > 14 ? 70 : 30;
   canvas_area(c, left, HEAD, left + 150, 380);
   canvas_block(c, p->ylabel, "bar value lo hi");
-  fputs("unset xtics\nset xtics nomirror rotate by -30 (", c->gp);
+  fprintf(c->gp, "unset xtics\nset xtics nomirror rotate by -%d (", turn);
   for (; (s = serving_nth(r, "heads", n)); n++) {
     const json_t *v = s->serve;
     double x = p->quantity ? serving_inner(v, p->name, "median") : serving_number(v, p->name);
@@ -199,7 +207,8 @@ int draw_serving_heads(struct report *r, char *err, size_t errlen)
   if (!count_of(r, "heads"))
     return 0;
   serving_name(serving_nth(r, "heads", 0), name, sizeof name);
-  if (serving_open(&c, r, "serve-heads", title, "", 1030, 460, err, errlen))
+  if (serving_open(&c, r, "serve-heads", title, "", 1030, longest_model(r) > 14 ? 580 : 460, err,
+                   errlen))
     return -1;
   for (int i = 0; i < 4; i++)
     heads_panel(&c, r, &heads_panels[i], i);
@@ -247,15 +256,15 @@ static void fork_block(struct canvas *c, const struct report *r, int n)
     double forked = serving_number(s->serve, "kv_bytes_forked");
     double written = serving_number(s->serve, "kv_bytes_written");
     double separate = serving_number(s->serve, "kv_bytes_separate");
-    char text[200], label[300], where[64];
-    snprintf(text, sizeof text, "%s, %s tokens", s->model,
+    char text[96], label[300], where[64];
+    snprintf(text, sizeof text, "%s tokens",
              format_exact(serving_number(s->serve, "prompt_tokens")).s);
     fprintf(c->dat, "%d ", i);
     canvas_number(c, forked / 0x1p20);
     canvas_number(c, (forked + written) / 0x1p20);
     canvas_number(c, separate / 0x1p20);
     fputc('\n', c->dat);
-    put_tic(c, text, i);
+    put_tic(c, text, s->model, i);
     snprintf(where, sizeof where, "graph 1.02, first %d", i);
     snprintf(label, sizeof label, "forked: %s B; first tokens: %s; separate: %s",
              format_exact(forked).s, format_binary(written).s, format_binary(separate).s);

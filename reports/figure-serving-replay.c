@@ -63,15 +63,13 @@ static int write_lines(struct canvas *c, const struct report *r)
     fprintf(c->gp, "%s'' %d", n ? ", " : "", n);
   fputs(")\n", c->gp);
   for (int i = 0; (s = serving_nth(r, "replay", i)); i++) {
-    char name[256], trace[120], text[400], where[64];
+    char name[256], trace[120], text[400];
     serving_name(s, name, sizeof name);
     serving_trace(s, trace, sizeof trace);
     snprintf(text, sizeof text, "%lld of %s, cache %s%s",
              (long long)json_integer_value(json_object_get(s->serve, "requests")), trace,
              cached(s) ? "on" : "off", serving_interrupted(s->serve) ? ", interrupted" : "");
-    snprintf(where, sizeof where, "graph -0.03, first %d", i);
-    canvas_label(c, text, where, "right font ',12' offset 0,0.5");
-    canvas_label(c, name, where, "right font ',11' textcolor rgb '" CANVAS_GREY "' offset 0,-0.5");
+    serving_lines(c, text, name, i);
   }
   return n;
 }

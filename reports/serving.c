@@ -43,11 +43,33 @@ static bool same(const json_t *a, const json_t *b)
   return true;
 }
 
+static const char *device_of(const json_t *record)
+{
+  return serving_text(json_object_get(record, "device"), "name");
+}
+
+static bool one_device(const struct report *r)
+{
+  for (int i = 1; i < r->nserving; i++)
+    if (strcmp(device_of(r->serving[i].json), device_of(r->serving[0].json)))
+      return false;
+  return true;
+}
+
+static void name_models(struct report *r)
+{
+  bool one = one_device(r);
+  for (int i = 0; i < r->nserving; i++) {
+    struct report_serving *s = &r->serving[i];
+    snprintf(s->model, sizeof s->model, "%.100s%s%.100s", serving_text(s->serve, "model"),
+             one ? "" : " on ", one ? "" : device_of(s->json));
+  }
+}
+
 static bool same_record(const json_t *a, const json_t *b)
 {
   return !strcmp(serving_text(a, "impl"), serving_text(b, "impl")) &&
-         !strcmp(serving_text(json_object_get(a, "device"), "name"),
-                 serving_text(json_object_get(b, "device"), "name")) &&
+         !strcmp(device_of(a), device_of(b)) &&
          same(json_object_get(a, "serve"), json_object_get(b, "serve"));
 }
 
@@ -70,8 +92,8 @@ int serving_add(struct report *r, json_t *record)
   s->json = json_incref(record);
   s->serve = json_object_get(record, "serve");
   s->scenario = serving_text(s->serve, "scenario");
-  s->model = serving_text(s->serve, "model");
   s->pass = !strcmp(serving_text(record, "status"), "pass");
+  name_models(r);
   return 0;
 }
 
@@ -114,13 +136,21 @@ void serving_trace(const struct report_serving *s, char *buf, size_t len)
     snprintf(buf + n, len - n, " x%g", rate);
 }
 
+void serving_lines(struct canvas *c, const char *what, const char *on, int at)
+{
+  char where[64];
+  snprintf(where, sizeof where, "graph -0.03, first %d", at);
+  canvas_label(c, what, where, "right font ',12' offset 0,0.5");
+  canvas_label(c, on, where, "right font ',11' textcolor rgb '" CANVAS_GREY "' offset 0,-0.5");
+}
+
 int serving_open(struct canvas *c, const struct report *r, const char *stem, const char *title,
                  const char *subtitle, int width, int height, char *err, size_t errlen)
 {
   char device[256] = "";
-  if (r->nserving)
-    snprintf(device, sizeof device, "%s · %.180s", title,
-             serving_text(json_object_get(r->serving[0].json, "device"), "name"));
+  bool one = r->nserving && one_device(r);
+  snprintf(device, sizeof device, "%s%s%.180s", title, one ? " · " : "",
+           one ? device_of(r->serving[0].json) : "");
   if (!canvas_open(c, r, stem, device, subtitle, width, height))
     return 0;
   snprintf(err, errlen, "%s/figures/%s.gp: cannot write: %s", r->outdir, stem, strerror(errno));

@@ -11,7 +11,8 @@
 struct report_serving {
   json_t *json;        /* owned */
   const json_t *serve; /* of json */
-  const char *scenario, *model;
+  const char *scenario;
+  char model[240];       /* with " on NVIDIA H200" where the records are of several devices */
   bool pass, superseded; /* superseded: a later record of the same measurement is there */
 };
 
@@ -35,6 +36,8 @@ void serving_name(const struct report_serving *s, char *buf, size_t len);
 bool serving_interrupted(const json_t *serve);
 /* The trace's file name without folder and extension; "azure x10" at another rate than its own. */
 void serving_trace(const struct report_serving *s, char *buf, size_t len);
+/* Two lines beside the axis at line `at`: what was measured, and on what. */
+void serving_lines(struct canvas *c, const char *what, const char *on, int at);
 int serving_open(struct canvas *c, const struct report *r, const char *stem, const char *title,
                  const char *subtitle, int width, int height, char *err, size_t errlen);
 

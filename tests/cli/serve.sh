@@ -139,6 +139,16 @@ is "$(grep -c 'cache off, interrupted' "$tmp/partly/figures/serve-replay.gp")" 1
 "$ATTNBENCH" report "$tmp/part" "$tmp/whole" --out "$tmp/partly" > /dev/null
 is "$(rows 8) $(rows '3 of 8')" "1 0" "a whole one after it takes its place"
 
+# Records of two devices: each row names its own, and no title names one of them.
+device=$(sed 's/.*"device":{"kind":"[^"]*","name":"\([^"]*\)".*/\1/' "$tmp/whole")
+sed "s/\"name\":\"$device\"/\"name\":\"Other Device\"/" "$tmp/records" > "$tmp/other"
+"$ATTNBENCH" report "$tmp/records" "$tmp/other" --out "$tmp/two" > /dev/null
+for stem in prefill replay memory heads fork; do
+  is "$(grep -c "on $device" "$tmp/two/figures/serve-$stem.gp" | awk '{ print ($1 > 0) }')" 1 "serve-$stem: rows name their device"
+  is "$(grep -c "· $device" "$tmp/two/figures/serve-$stem.gp")" 0 "and the title names none"
+done
+is "$(grep -c 'on Other Device' "$tmp/two/tables/serving.md")" 2 "so do rows of the table"
+
 # No speed without a verdict.
 rm -f "$tmp/records"
 out=$("$ATTNBENCH" serve --plugin "$builddir/tests/serve/short.so" --impl test/short --requests 2 \
