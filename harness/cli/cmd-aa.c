@@ -160,6 +160,13 @@ static int conclude(struct aa *a, const char *const *files, int n, char *err, si
 {
   if (compare_all(a, files, n, err, errlen))
     return complain(EXIT_USAGE, err);
+  int judged = 0;
+  for (int q = 0; q < QUANTITIES; q++)
+    judged += a->judged[q];
+  if (!judged)
+    return complain(EXIT_USAGE, "aa: no case passed in two runs in a row: nothing was compared");
+  if (a->o->gate.out && !a->judged[QUANTITY_TIME])
+    return complain(EXIT_USAGE, "aa: no time in two runs in a row: there is no floor to write");
   if (make_floor(a))
     return complain(EXIT_ENVIRONMENT, "out of memory");
   show_floor(a);

@@ -76,7 +76,7 @@ void pairing_text(const struct compared *c, char *buf, size_t len)
 static void count_verdicts(const struct comparison *c, enum quantity q, FILE *out)
 {
   const char *separator = ": ";
-  int any = 0;
+  int any = c->lopsided[q];
   for (int v = VERDICT_SAME; v < VERDICTS; v++)
     any += c->verdicts[q][v];
   if (!any)
@@ -88,6 +88,9 @@ static void count_verdicts(const struct comparison *c, enum quantity q, FILE *ou
     fprintf(out, "%s%d %s", separator, c->verdicts[q][v], verdict_word(q, v));
     separator = ", ";
   }
+  if (c->lopsided[q])
+    fprintf(out, "%s%d not compared: not on both sides, or by other counters", separator,
+            c->lopsided[q]);
   fprintf(out, "\n");
 }
 

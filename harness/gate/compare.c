@@ -92,6 +92,14 @@ static unsigned measured(const struct compared *p, unsigned asked)
   return has;
 }
 
+/* Asked for, and known to somebody, but not to be compared: a gate that stays silent about these
+ * would be taken for one that found nothing. */
+static bool lopsided(const struct compared *p, enum quantity q, unsigned asked)
+{
+  return both_pass(p) && asked >> q & 1 && !(measured(p, asked) >> q & 1) &&
+         (isfinite(p->base->value[q]) || isfinite(p->now->value[q]));
+}
+
 /* One clock, polled, tells little; the median over the matrix tells of a locked or a capped card.
  */
 static int clocks_match(const struct comparison *c, char *err, size_t errlen)
@@ -236,8 +244,10 @@ static int judge(struct comparison *c, const struct compare_options *o)
   if (judge_times(c, o))
     return -1;
   for (int i = 0; i < c->n; i++)
-    for (int q = 0; q < QUANTITIES; q++)
+    for (int q = 0; q < QUANTITIES; q++) {
       c->verdicts[q][c->item[i].of[q].verdict]++;
+      c->lopsided[q] += lopsided(&c->item[i], q, o->quantities);
+    }
   return 0;
 }
 

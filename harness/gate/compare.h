@@ -123,6 +123,7 @@ struct comparison {
   struct compared *item;
   int n;
   int states[PAIRINGS], verdicts[QUANTITIES][VERDICTS], failing;
+  int lopsided[QUANTITIES]; /* known on one side only, or by other counters */
   int judged;               /* hypotheses about time */
   size_t processes, enough; /* fewest of a side; with how many a lone change can be significant */
   bool by_sample;           /* somewhere the unit is the sample */

@@ -72,6 +72,21 @@ attn compare --anyway "$dir/base.jsonl" "$dir/seed.jsonl"
 grep -q 'skipped 1 line ' "$dir/err"
 ok $? "lines that are no records are counted"
 
+# What one side alone has is no silence.
+run --impl cpu/naive --out "$dir/counted.jsonl" "$problem"
+sed 's/"dram_read_bytes":[0-9.e+]*/"dram_read_bytes":null/; s/"samples_s":\[[^]]*\]/"samples_s":[]/' "$dir/counted.jsonl" > "$dir/blind.jsonl"
+attn compare "$dir/counted.jsonl" "$dir/blind.jsonl"
+says '^bytes: 1 not compared' "bytes that were not counted are told"
+says '^time: 1 not compared' "and times that are missing"
+sed 's/"status":"pass"/"status":"fail"/' "$dir/base.jsonl" > "$dir/none-passes.jsonl"
+for args in "$dir/none-passes.jsonl $dir/none-passes.jsonl" "--out $dir/no-floor.json $dir/blind.jsonl $dir/blind.jsonl"; do
+  # shellcheck disable=SC2086
+  attn aa $args
+  is "$? $(wc -l < "$dir/err")" "2 1" "aa without anything to compare exits 2, in one line"
+done
+[ ! -e "$dir/no-floor.json" ]
+ok $? "and writes no floor"
+
 "$ATTNBENCH" serve --requests 1 --layers 1 --quiet --out "$dir/served.jsonl" > /dev/null
 cat "$dir/base.jsonl" "$dir/served.jsonl" > "$dir/mixed.jsonl"
 attn compare --quantities bytes "$dir/base.jsonl" "$dir/mixed.jsonl"

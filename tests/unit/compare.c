@@ -251,6 +251,7 @@ static void values_change(void)
   now.source = "io-model";
   compare_made(&plain, &now, &usual, &c);
   count(&c, QUANTITY_BYTES, 0, 0, 0, 0, "bytes of different counters are not compared");
+  ok(c.lopsided[QUANTITY_BYTES] == 20 && !c.lopsided[QUANTITY_ERROR], "which is counted");
   comparison_free(&c);
 }
 
