@@ -4,11 +4,16 @@ nobase_dist_pkgdata_DATA += \
   profiles/record.schema.json \
   profiles/zoo.schema.json \
   profiles/baselines/zoo-cpu.jsonl \
+  profiles/baselines/zoo-h200.jsonl \
   profiles/baselines/h200.jsonl \
+  profiles/baselines/h200-peers.jsonl \
+  profiles/baselines/h200-serve.jsonl \
+  profiles/baselines/h200-verify.jsonl \
   profiles/baselines/parts \
   profiles/machines/a100-80gb.machine \
   profiles/machines/h100-sxm.machine \
   profiles/machines/h200.machine \
+  profiles/machines/h200.tune \
   profiles/models/falcon-7b.model \
   profiles/models/llama2-70b.model \
   profiles/models/llama2-7b.model \

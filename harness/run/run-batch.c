@@ -248,7 +248,8 @@ static void prepare_group(struct group *g, const struct run *run, struct run_bat
   }
 }
 
-/* Later processes only add samples, except that a failure in any of them is a failure. */
+/* Later processes only add samples, except that a failure in any of them is a failure. What one
+ * that was interrupted has finished counts. */
 static int more_processes(struct run_task *t, struct run_merge **m)
 {
   struct run_batch *b = t->b;
@@ -260,30 +261,35 @@ static int more_processes(struct run_task *t, struct run_merge **m)
     t->options.rows_max = LATER_ROWS;
     t->options.seed = t->run->o->group.seed + (uint64_t)k;
     status = run_workers(t);
-    for (int i = 0; i < b->n && !status; i++)
-      run_merge_add(m[i], &b->g[i]);
+    for (int i = 0; i < b->n; i++)
+      if (b->g[i].finished)
+        run_merge_add(m[i], &b->g[i]);
   }
   return status;
 }
 
-static int merge_processes(struct run_task *t)
+/* Records of all processes, or of as many as there were when the run was stopped (first: whether
+ * the first process was, and why). */
+static int merge_processes(struct run_task *t, int first)
 {
   struct run_batch *b = t->b;
   struct run_merge *m[RUN_BATCH] = {NULL};
-  int status = ATTN_OK;
-  for (int i = 0; i < b->n && !status; i++)
-    if (!(m[i] = run_merge_begin(&b->g[i], t->run->o->processes)))
+  int status = first, emitted = ATTN_OK;
+  for (int i = 0; i < b->n; i++)
+    if (!open_cases(&b->g[i]) && !(m[i] = run_merge_begin(&b->g[i], t->run->o->processes)))
       status = ATTN_ENOMEM;
   if (!status)
     status = more_processes(t, m);
-  for (int i = 0; i < b->n && !status; i++) {
+  for (int i = 0; i < b->n && !emitted; i++) {
+    if (!m[i])
+      continue;
     run_merge_end(m[i], &b->g[i]);
-    status = emit_group(t, &b->g[i]);
+    emitted = emit_group(t, &b->g[i]);
     run_progress(t->run, ++t->run->done);
   }
   for (int i = 0; i < b->n; i++)
     run_merge_free(m[i]);
-  return status;
+  return status ? status : emitted;
 }
 
 void run_task_begin(struct run_task *t, struct run *run, struct run_batch *b,
@@ -303,7 +309,7 @@ int run_batch(struct run *run, struct run_batch *b, const struct problem_list *l
   struct run_task t;
   run_task_begin(&t, run, b, list, first, RUN_BATCH, err, errlen);
   int status = run_workers(&t);
-  if (!status && !t.emit)
-    status = merge_processes(&t);
+  if (!t.emit)
+    status = merge_processes(&t, status);
   return status;
 }

@@ -101,6 +101,20 @@ for signal in INT TERM; do
   ok $? "what was finished is recorded, whole"
 done
 
+# Of several processes those that were finished count: a run of 200 that is stopped early has samples.
+out=$dir/processes.jsonl
+"$ATTNBENCH" run --device cpu --samples 2 --quiet --plugin "$zoo" --impl broken/fair --processes 200 \
+  --out "$out" 'dtype=fp32 b=1 hq=1 sq=8,9 sk=8 d=8' > "$dir/log" 2> "$dir/err" &
+pid=$!
+sleep 4
+kill -INT $pid
+wait $pid
+is "$? $(wc -l < "$out")" "130 2" "a run of 200 processes that is interrupted exits 130 with its records"
+sed 's/.*"processes":\([0-9]*\),.*/\1/' "$out" | awk '{ bad += !($1 >= 1 && $1 < 200) } END { exit bad || NR != 2 }'
+ok $? "which say of how many processes they are: $(sed 's/.*"processes":\([0-9]*\),.*/\1/' "$out" | tr '\n' ' ')"
+is "$(sed 's/.*"n":\([0-9]*\),"processes":\([0-9]*\),.*/\1 \2/' "$out" | awk '{ bad += $1 != 2 * $2 } END { print bad + 0 }')" 0 \
+  "and hold the samples of each"
+
 slowly "$dir/same.jsonl"
 one=$pid
 slowly "$dir/same.jsonl"
