@@ -88,8 +88,10 @@ static int go(struct options *o, const char *default_suite)
     o->run.ctx = &failures;
   }
   int status = run_problems(&o->problems, &o->run, &sum, err, sizeof err);
-  if (sum.interrupted)
+  if (sum.interrupted) {
+    print_summary(&sum);
     return complain(EXIT_INTERRUPTED, "interrupted; what was finished is recorded");
+  }
   if (status)
     return complain(status == ATTN_EINVAL && !sum.count[STATUS_PASS] ? EXIT_USAGE
                                                                      : EXIT_ENVIRONMENT,

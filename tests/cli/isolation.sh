@@ -114,6 +114,7 @@ sed 's/.*"processes":\([0-9]*\),.*/\1/' "$out" | awk '{ bad += !($1 >= 1 && $1 <
 ok $? "which say of how many processes they are: $(sed 's/.*"processes":\([0-9]*\),.*/\1/' "$out" | tr '\n' ' ')"
 is "$(sed 's/.*"n":\([0-9]*\),"processes":\([0-9]*\),.*/\1 \2/' "$out" | awk '{ bad += $1 != 2 * $2 } END { print bad + 0 }')" 0 \
   "and hold the samples of each"
+is "$(grep -c '^wall .*overhead' "$dir/log")" 1 "and where the time went is told"
 
 slowly "$dir/same.jsonl"
 one=$pid

@@ -13,8 +13,8 @@ for text in "$srcdir/doc/kernels.md" "$readme"; do
   name=$(basename "$text")
   rm -rf "$dir/report"
   # shellcheck disable=SC2046 # names and patterns
-  (cd "$srcdir" && "$ATTNBENCH" report $(grep -o 'profiles/baselines/[a-z0-9*-]*\.jsonl' "$text" | sort -u) \
-    --out "$dir/report") > "$dir/log" 2>&1
+  "$ATTNBENCH" report $(grep -o 'profiles/baselines/[a-z0-9*-]*\.jsonl' "$text" | sort -u | sed "s|^|$srcdir/|") \
+    --out "$dir/report" > "$dir/log" 2>&1
   is $? 0 "the files that $name names make a report"
   cat "$dir"/report/tables/*.md > "$dir/rows"
   sed -n '/<!-- results -->/,/<!-- end of results -->/p' "$text" | grep '^|' > "$dir/shown"
