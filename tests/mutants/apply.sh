@@ -31,7 +31,7 @@ object() { echo "$1" | tr / _; }
 # A CUDA source with, of its tables, the rows alone that the zoo compiles: head_dim 64 (of e4m3 caches
 # the fewest queries of 128), bf16.
 rows() { # FILE
-  sed '/^    [a-z0-9_]*row<.*\(fp16\|__half\)/d
+  sed '/^    [a-z0-9_(]*row<.*\(fp16\|__half\)/d
     /^    decode_variant<fp16/d
     /^    decode_variant<bf16, \(128, [13]\|256\)/d' "$1"
 }
