@@ -53,9 +53,15 @@ fi
 
 # ---- GPU -----------------------------------------------------------------------------------------
 
-# Racecheck leaves out what it cannot judge: the main kernels of cuda/flash-sm90's backward, where one lane
-# arrives at an mbarrier for its warp, behind __syncwarp - of 32 lanes that write the other 31 are found
-# in a race with who waits there; and the reference (by types of its arguments), which is slow under it.
+# Racecheck leaves out what it cannot judge: the main kernels of cuda/flash-sm90's backward. An mbarrier
+# orders for it only what the lane that arrives has done itself. There, one lane arrives for its warp,
+# behind __syncwarp (P between the warpgroups: 31 of 32 lanes are found in a race, both ways; the last
+# readers of lse2 and dsum, head_dim 256), or for its warpgroup, behind wgmma's wait (the last readers of
+# lse2, dsum and what lies beside Q, head_dim up to 128). The number of hazards in each of its reports
+# follows from this alone; it stops after 100 reports, so that what ran after them has not been judged,
+# and it has not seen what wgmma and bulk copies read (dS, dQ on its way). That a warp's wait for wgmma
+# is one for all four warps' reads before it, PTX does not promise. It also leaves out the reference (by
+# types of its arguments), which is slow under it.
 # Its errors count, not its warnings: a warp of cuda/flash-sm80 puts O where it alone has read Q, in
 # order and without a barrier.
 options() { # TOOL
