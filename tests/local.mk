@@ -125,6 +125,10 @@ mutant_tests = tests/mutants/kill.sh tests/mutants/kill-cuda.sh
 TESTS += $(mutant_tests)
 EXTRA_DIST += tests/mutants
 
+# A folder is distributed with what the build has put there.
+dist-hook:
+	rm -rf $(distdir)/tests/mutants/*.log $(distdir)/tests/mutants/*.trs $(distdir)/tests/mutants/zoo*
+
 # Sanitizers, on the host and on a GPU; not part of check.
 EXTRA_DIST += tests/sanitize.sh
 check-sanitize: all
