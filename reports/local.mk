@@ -36,6 +36,7 @@ libattnbench_a_SOURCES += \
   reports/table-serving.c \
   reports/table-summary.c \
   reports/table-against.c \
+  reports/table-panels.c \
   reports/table-throughput.c \
   reports/table-training.c \
   reports/table.c reports/table.h \

@@ -5,7 +5,6 @@
  */
 #include "config.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +13,11 @@
 #include "reports/tables.h"
 
 #define PROCESSES 1 /* its column */
+static const struct table_column processes_column = {"Processes", "processes", 'r'};
+
+#define CAPTION                                                                                \
+  "How often an implementation runs while the fastest peer runs once: the peer's median time " \
+  "over its own, of the same run."
 
 static bool is_peer(const struct report_row *row)
 {
@@ -65,28 +69,6 @@ static bool *compared_algorithms(const struct kind *k, const struct report *r)
   return used;
 }
 
-static struct table *new_table(const struct kind *k, const struct report *r, const bool *used)
-{
-  struct table_column *columns = calloc((size_t)r->nalgorithms + 2, sizeof *columns);
-  int n = 0;
-  if (!columns)
-    return NULL;
-  columns[n++] = (struct table_column){strdup("Tokens"), "tokens", 'r'};
-  columns[n++] = (struct table_column){strdup("Processes"), "processes", 'r'};
-  for (int s = 0; s < r->nalgorithms; s++)
-    if (used[s])
-      columns[n++] = (struct table_column){strdup(r->algorithms[s]), r->algorithms[s], 'r'};
-  struct table *t = table_new(k->name, k->title,
-                              "How often an implementation runs while the fastest peer runs once: "
-                              "the peer's median time over its own, of the same run.",
-                              columns, n);
-  if (!t)
-    return NULL;
-  t->own_columns = columns;
-  t->section_csv = "case";
-  return t;
-}
-
 static int column_of(const bool *used, int style)
 {
   int column = PROCESSES + 1;
@@ -101,30 +83,20 @@ static double processes(const struct report_row *row)
       json_object_get(json_object_get(row->json, "time"), "processes"));
 }
 
-static void heading(const struct report *r, const struct report_view *v, struct table *t,
-                    const struct report_panel *panel)
-{
-  char section[1024], view[256], words[512];
-  struct attributes a;
-  panel_attributes(r, v, panel, &a);
-  attributes_common(&a, 1, words, sizeof words);
-  report_view_title(r, v, view, sizeof view);
-  snprintf(section, sizeof section, "%s · %s", view, words);
-  table_section(t, section);
-}
-
 static void add_panel(const struct kind *k, const struct report *r, const struct report_view *v,
                       struct table *t, const bool *used, const struct report_panel *panel)
 {
   int64_t length = -1;
+  struct attributes a;
   char text[24];
+  panel_attributes(r, v, panel, &a);
   for (int i = 0; i < panel->nrows; i++) {
     const struct report_row *row = panel->rows[i], *peer = compared(k, panel, row);
     if (!peer)
       continue;
     double ratio = peer->median_s / row->median_s;
     if (length < 0)
-      heading(r, v, t, panel);
+      table_panel(t, r, v, &a);
     if (row->p.sk != length) {
       length = row->p.sk;
       table_row(t);
@@ -139,7 +111,8 @@ static void add_panel(const struct kind *k, const struct report *r, const struct
 static struct table *of_kind(const struct kind *k, const struct report *r)
 {
   bool *used = compared_algorithms(k, r);
-  struct table *t = used ? new_table(k, r, used) : NULL;
+  struct table *t =
+      used ? table_by_length(r, used, &processes_column, k->name, k->title, CAPTION) : NULL;
   for (int v = 0; t && v < r->nviews; v++)
     for (int p = 0; p < r->views[v].npanels; p++)
       add_panel(k, r, &r->views[v], t, used, &r->views[v].panels[p]);

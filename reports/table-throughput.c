@@ -46,24 +46,6 @@ static bool *timed_algorithms(const struct kind *k, const struct report *r)
   return used;
 }
 
-static struct table *new_table(const struct kind *k, const struct report *r, const bool *used)
-{
-  struct table_column *columns = calloc((size_t)r->nalgorithms + 1, sizeof *columns);
-  int n = 0;
-  if (!columns)
-    return NULL;
-  columns[n++] = (struct table_column){strdup("Tokens"), "tokens", 'r'};
-  for (int s = 0; s < r->nalgorithms; s++)
-    if (used[s])
-      columns[n++] = (struct table_column){strdup(r->algorithms[s]), r->algorithms[s], 'r'};
-  struct table *t = table_new(k->name, k->title, k->caption, columns, n);
-  if (!t)
-    return NULL;
-  t->own_columns = columns;
-  t->section_csv = "case";
-  return t;
-}
-
 static void add_cell(const struct kind *k, struct table *t, int column,
                      const struct report_panel *panel, int64_t length, int style)
 {
@@ -90,13 +72,9 @@ static bool is_timed(const struct kind *k, const struct report_panel *panel)
 static void add_panel(const struct kind *k, const struct report *r, const struct report_view *v,
                       struct table *t, const bool *used, const struct report_panel *panel)
 {
-  char section[1024], view[256], words[512];
   struct attributes a;
   panel_attributes(r, v, panel, &a);
-  attributes_common(&a, 1, words, sizeof words);
-  report_view_title(r, v, view, sizeof view);
-  snprintf(section, sizeof section, "%s · %s", view, words);
-  table_section(t, section);
+  table_panel(t, r, v, &a);
   for (int i = 0; i < panel->nrows; i++) {
     int64_t length = panel->rows[i]->p.sk;
     int column = 1;
@@ -113,7 +91,7 @@ static void add_panel(const struct kind *k, const struct report *r, const struct
 static struct table *of_kind(const struct kind *k, const struct report *r)
 {
   bool *used = timed_algorithms(k, r);
-  struct table *t = used ? new_table(k, r, used) : NULL;
+  struct table *t = used ? table_by_length(r, used, NULL, k->name, k->title, k->caption) : NULL;
   for (int i = 0; t && i < r->nviews; i++)
     for (int p = 0; p < r->views[i].npanels; p++)
       if (is_timed(k, &r->views[i].panels[p]))

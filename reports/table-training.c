@@ -152,7 +152,6 @@ static bool trains(const struct report_view *v, const struct report_row *f)
 static void add_panel(const struct report *r, const struct report_view *v, struct table *t,
                       const struct report_panel *panel)
 {
-  char section[1024], view[256], words[512];
   struct attributes a;
   bool headed = false;
   for (int i = 0; i < panel->nrows; i++) {
@@ -162,10 +161,7 @@ static void add_panel(const struct report *r, const struct report_view *v, struc
     if (!headed) {
       panel_attributes(r, v, panel, &a);
       *a.text[0] = '\0'; /* the operation: here it is both */
-      attributes_common(&a, 1, words, sizeof words);
-      report_view_title(r, v, view, sizeof view);
-      snprintf(section, sizeof section, "%s · %s", view, words);
-      table_section(t, section);
+      table_panel(t, r, v, &a);
       headed = true;
     }
     add_row(v, t, f, find(v, f, ATTN_BWD, false, f->impl));

@@ -26,6 +26,15 @@ struct table *table_bits(const struct report *r);
 struct table *table_scores(const struct report *r);
 struct table *table_matrix(const struct report *r);
 
+/* table-panels.c: an empty table with a column for the length, another one (NULL: none), and one
+ * for each algorithm that is used; and the row that heads those of a panel. */
+struct attributes;
+struct table *table_by_length(const struct report *r, const bool *used,
+                              const struct table_column *second, const char *name,
+                              const char *title, const char *caption);
+void table_panel(struct table *t, const struct report *r, const struct report_view *v,
+                 const struct attributes *a);
+
 /* All of them, in order of the page. */
 struct table_kind {
   const char *name;

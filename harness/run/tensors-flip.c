@@ -56,7 +56,7 @@ int tensors_restore(struct tensors *t)
   int status = ATTN_OK;
   tensors_settle(t);
   for (int op = 0; op < OPERANDS && !status; op++)
-    if (t->used[op] && !t->output[op] && t->host[op] && t->bytes[op])
+    if (tensors_is_input(t, op))
       status = dev->ops->upload(dev, t->buffer[op]->data, t->host[op], t->bytes[op]);
   if (!status)
     status = tensors_digest_inputs(t);
@@ -83,7 +83,7 @@ int tensors_probe(struct tensors *t, uint64_t seed)
 {
   int same = 1;
   for (int op = 0; op < OPERANDS; op++) {
-    if (!t->used[op] || t->output[op] || !t->host[op] || !t->bytes[op])
+    if (!tensors_is_input(t, op))
       continue;
     for (uint64_t k = 0; k < PROBES && same == 1; k++)
       same = probe(t, op, rng_at(seed, (uint64_t)op * PROBES + k) % elements(t, op));

@@ -287,9 +287,9 @@ int tensors_draw(struct tensors *t, uint64_t seed)
   return status ? status : tensors_digest_inputs(t);
 }
 
-static bool is_input(const struct tensors *t, enum operand op)
+bool tensors_is_input(const struct tensors *t, enum operand op)
 {
-  return t->used[op] && !t->output[op] && t->host[op];
+  return t->used[op] && !t->output[op] && t->host[op] && t->bytes[op];
 }
 
 int tensors_digest_inputs(struct tensors *t)
@@ -297,7 +297,7 @@ int tensors_digest_inputs(struct tensors *t)
   struct device *dev = t->arena->dev;
   int status = ATTN_OK;
   for (int op = 0; op < OPERANDS && !status; op++) {
-    t->digested[op] = is_input(t, op) && t->bytes[op];
+    t->digested[op] = tensors_is_input(t, op);
     if (t->digested[op])
       status = dev->ops->digest(dev, t->buffer[op]->data, t->bytes[op], &t->digest[op]);
   }
@@ -346,7 +346,7 @@ int tensors_inputs_unchanged(struct tensors *t)
   tensors_settle(t);
   t->changed[0] = 0;
   for (int op = 0; op < OPERANDS && same == 1; op++)
-    if (is_input(t, op))
+    if (tensors_is_input(t, op))
       same = input_unchanged(t, op);
   if (same == 1 && t->p->kv)
     same = tensors_scales_unchanged(t);

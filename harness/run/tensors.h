@@ -100,6 +100,8 @@ void tensors_settle(struct tensors *t);
 int tensors_restore(struct tensors *t);
 /* As tensors_inputs_unchanged, for a few random elements of each input. */
 int tensors_probe(struct tensors *t, uint64_t seed);
+/* Whether an operand is something that was uploaded. */
+bool tensors_is_input(const struct tensors *t, enum operand op);
 /* Remembers what was uploaded. */
 int tensors_digest_inputs(struct tensors *t);
 /* A 64-bit digest of the output bits; *status is ATTN_OK or the reason why 0 came back. */

@@ -49,7 +49,7 @@ static int look(json_t *record, int line, void *ctx)
   const char *now = build_impl_hash(impl, backward ? ATTN_BWD : ATTN_FWD);
   n->records++;
   n->failed += !strcmp(text(record, "status"), "fail") || !strcmp(text(record, "status"), "crash");
-  if (now && !strcmp(now, backward ? then : forward_of(then)))
+  if (now && (!strcmp(now, then) || (!backward && !strcmp(now, forward_of(then)))))
     return 0;
   if (n->stale++ < 5)
     diag("line %d: %s has changed since: measure again, or drop the row", line, impl);
