@@ -14,7 +14,7 @@
 #include "reports/canvas.h"
 
 #define PANELS 24
-#define PANEL_HEIGHT 170
+#define PANEL_HEIGHT 260
 
 static int chosen(const struct history *h, const struct series **panel)
 {
