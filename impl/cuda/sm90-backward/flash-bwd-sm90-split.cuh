@@ -175,7 +175,6 @@ SM90_DEV bool bwd90_gradients(const bwd90_lane &w, const bwd90_span &a, int i,
 {
   const int qs = i % C::QSTAGES, os = i % C::DOSTAGES;
   const bool adds = bwd90_adds<C>(w, a, i), last = bwd90_ends<C>(w, a, i);
-  const bool elected = w.warp == 0 && w.lane == 0;
   float dQ[C::DQN / 2];
   if (!C::EARLY)
     bwd90_issue_dkv<C>(dV, P, w.smem + C::DO0 + os * C::Q_BYTES, adds);
@@ -194,10 +193,9 @@ SM90_DEV bool bwd90_gradients(const bwd90_lane &w, const bwd90_span &a, int i,
   pin(P);
   pin(dK);
   pin(dS);
-  if (elected) {
-    mbar_arrive(w.smem + C::DO_EMPTY + 8 * os);
-    mbar_arrive(w.smem + C::Q_EMPTY + 8 * qs);
-  }
+  /* every warp: lse2, dsum and the note, each has read by itself, and wgmma orders only its own */
+  bwd90_arrive(w, C::DO_EMPTY + 8 * os);
+  bwd90_arrive(w, C::Q_EMPTY + 8 * qs);
   if (!C::MID) {
     bwd90_issue_dq<C>(w, dQ, i - 1);
     wgmma_wait<0>();
@@ -311,11 +309,11 @@ SM90_DEV void bwd90_init(uint32_t smem)
   mbar_init(smem + C::TILE_LOADED, 1);
   for (int i = 0; i < C::QSTAGES; i++) {
     mbar_init(smem + C::Q_FULL + 8 * i, 1);
-    mbar_init(smem + C::Q_EMPTY + 8 * i, 2);
+    mbar_init(smem + C::Q_EMPTY + 8 * i, 8);
   }
   for (int i = 0; i < C::DOSTAGES; i++) {
     mbar_init(smem + C::DO_FULL + 8 * i, 1);
-    mbar_init(smem + C::DO_EMPTY + 8 * i, 2);
+    mbar_init(smem + C::DO_EMPTY + 8 * i, 8);
   }
   for (int i = 0; i < 2; i++) {
     mbar_init(smem + C::DS_FULL + 8 * i, 8);
