@@ -320,22 +320,22 @@ SM90_DEV void bwd90_init(uint32_t smem)
 {
   mbar_init(smem + C::K_FULL, 1);
   mbar_init(smem + C::V_FULL, 1);
-  mbar_init(smem + C::K_EMPTY, 8);
-  mbar_init(smem + C::V_EMPTY, 4);
+  mbar_init(smem + C::K_EMPTY, 8 * BWD90_LANES);
+  mbar_init(smem + C::V_EMPTY, 4 * BWD90_LANES);
   mbar_init(smem + C::TILE_LOADED, 1);
   for (int i = 0; i < C::PSTAGES; i++) {
-    mbar_init(smem + C::P_FULL + 8 * i, 4);
-    mbar_init(smem + C::P_EMPTY + 8 * i, 4);
+    mbar_init(smem + C::P_FULL + 8 * i, 4 * BWD90_LANES);
+    mbar_init(smem + C::P_EMPTY + 8 * i, 4 * BWD90_LANES);
   }
   for (int i = 0; i < 2; i++) {
-    mbar_init(smem + C::DS_FULL + 8 * i, 4);
-    mbar_init(smem + C::DS_EMPTY + 8 * i, 8);
+    mbar_init(smem + C::DS_FULL + 8 * i, 4 * BWD90_LANES);
+    mbar_init(smem + C::DS_EMPTY + 8 * i, 8 * BWD90_LANES);
     mbar_init(smem + C::Q_FULL + 8 * i, 1);
-    mbar_init(smem + C::Q_EMPTY + 8 * i, 8);
+    mbar_init(smem + C::Q_EMPTY + 8 * i, 8 * BWD90_LANES);
     mbar_init(smem + C::DO_FULL + 8 * i, 1);
-    mbar_init(smem + C::DO_EMPTY + 8 * i, 8);
+    mbar_init(smem + C::DO_EMPTY + 8 * i, 8 * BWD90_LANES);
     mbar_init(smem + C::TILE_FULL + 8 * i, 1);
-    mbar_init(smem + C::TILE_EMPTY + 8 * i, 8 + 1); /* consumers' warps, producer */
+    mbar_init(smem + C::TILE_EMPTY + 8 * i, 8 * BWD90_LANES + 1); /* consumers' warps, producer */
   }
   mbar_init_fence();
 }

@@ -289,10 +289,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     mbar_init(smem + C::Q_FULL, 2);
     mbar_init(smem + C::DO_FULL, 2);
     mbar_init(smem + C::V_FULL, 1);
-    mbar_init(smem + C::V_EMPTY, 8);
+    mbar_init(smem + C::V_EMPTY, 8 * BWD90_LANES);
     for (int i = 0; i < C::KSTAGES; i++) {
       mbar_init(smem + C::K_FULL + 8 * i, 1);
-      mbar_init(smem + C::K_EMPTY + 8 * i, 8);
+      mbar_init(smem + C::K_EMPTY + 8 * i, 8 * BWD90_LANES);
     }
     mbar_init_fence();
   }

@@ -41,11 +41,17 @@ struct bwd90_lane {
   int wg, warp, lane;
 };
 
-/* One thread a warp, when all of it is past this point. */
+/* Lanes of a warp that arrive.  One is enough; all arrive for racecheck (tests/sanitize.sh), to
+ * which an mbarrier orders nothing but what the arriving lane has done itself. */
+#ifndef BWD90_LANES
+#define BWD90_LANES 1
+#endif
+
+/* For the warp, when all of it is past this point. */
 SM90_DEV void bwd90_arrive(const bwd90_lane &w, uint32_t bar)
 {
   __syncwarp();
-  if (w.lane == 0)
+  if ((unsigned)w.lane < BWD90_LANES)
     mbar_arrive(w.smem + bar);
 }
 
