@@ -18,7 +18,7 @@
 /* Opening a device, or work of the host alone, may take this long, whatever a case may. */
 #define OPEN_S 60
 
-/* Rows that the second and later processes verify: the first has verified by the full budget. */
+/* Rows that a later process verifies at most: the first has verified by the full budget. */
 #define LATER_ROWS 512
 
 /* ---- in the worker -------------------------------------------------------------------------- */
@@ -258,7 +258,8 @@ static int more_processes(struct run_task *t, struct run_merge **m)
     for (int i = 0; i < b->n; i++)
       run_merge_restart(m[i], &b->g[i]);
     t->options.count = t->options.recheck = t->options.graph = false;
-    t->options.rows_max = LATER_ROWS;
+    if (!t->options.rows_max || t->options.rows_max > LATER_ROWS)
+      t->options.rows_max = LATER_ROWS;
     t->options.seed = t->run->o->group.seed + (uint64_t)k;
     status = run_workers(t);
     for (int i = 0; i < b->n; i++)
