@@ -11,7 +11,9 @@
 #include "impl/convert.h"
 #include "reference/exact-passes.cuh"
 
-#define MAX_PAIRS 0x1p32 /* score computations that a sampled backward's forward may cost */
+/* Score computations that a sampled backward's forward may cost; and for each row of the sample. */
+#define MAX_PAIRS 0x1p32
+#define ROW_PAIRS 0x1p22
 
 /* In the order of the stream, which the default one does not wait for; done when it returns. */
 static void copy(struct session *s, void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
@@ -178,7 +180,8 @@ static int verify_backward(struct session *s, const struct ref_plan *plan, struc
     status = status_of(s);
   if (!status) {
     bool sampled = plan && plan->rows_max > 0 && plan->rows_max < v->total_rows;
-    ref_limit_groups(&s->r, plan ? plan->seed : 0, sampled ? MAX_PAIRS : INFINITY, keep);
+    double most = sampled ? fmin(MAX_PAIRS, ROW_PAIRS * (double)plan->rows_max) : INFINITY;
+    ref_limit_groups(&s->r, plan ? plan->seed : 0, most, keep);
     status = run_plan(s, STATS_OF_ROWS, NULL, keep, &ignored);
   }
   if (!status)

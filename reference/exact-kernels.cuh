@@ -21,6 +21,7 @@
 #include "reference/internal.h"
 
 #define BLOCK 16   /* targets that share their partners */
+#define CROWD 40   /* the same, where no moments are wanted */
 #define WIDE 128   /* partners a block of the dots kernel covers */
 #define DEEP 16    /* of the head dimension at a time */
 #define SPLIT 1024 /* partners one block of the values and moments kernels adds up */
@@ -186,7 +187,7 @@ static __device__ float small(double x)
 
 /* ---- dots ------------------------------------------------------------------------------------ */
 
-/* Block (partner tile, target block): thread (warp, lane) has targets 2 warp, 2 warp + 1 and
+/* Block (partner tile, target block): thread (warp, lane) has OWN targets from OWN warp on and
  * partners lane + 32 q. */
 template <bool MOMENTS>
 static __global__ void __launch_bounds__(256, 2)
@@ -194,22 +195,23 @@ static __global__ void __launch_bounds__(256, 2)
                 const __grid_constant__ struct chunk C, int of_target, int of_partner, int width,
                 struct dot *out)
 {
-  __shared__ double pd[DEEP][WIDE + 1], td[BLOCK][DEEP];
-  __shared__ float pf[MOMENTS ? DEEP : 1][WIDE + 1], tf[BLOCK][DEEP];
-  __shared__ int64_t at[WIDE], target_at[BLOCK];
+  constexpr int MOST = MOMENTS ? BLOCK : CROWD, OWN = MOST / 8;
+  __shared__ double pd[DEEP][WIDE + 1], td[MOST][DEEP];
+  __shared__ float pf[MOMENTS ? DEEP : 1][WIDE + 1], tf[MOMENTS ? MOST : 1][DEEP];
+  __shared__ int64_t at[WIDE], target_at[MOST];
   int first = C.starts[blockIdx.y], n = C.starts[blockIdx.y + 1] - first;
   int k0 = blockIdx.x * WIDE, np = partners_of(D, C, C.targets[first]);
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, many = min(WIDE, np - k0);
   int64_t kv_head = kv_head_of(D, C, C.targets[first]);
-  double sum[2][4] = {};
-  float run[2][4] = {}, mag[2][4] = {}, hi[2][4] = {}, lo[2][4] = {};
+  double sum[OWN][4] = {};
+  float run[OWN][4] = {}, mag[OWN][4] = {}, hi[OWN][4] = {}, lo[OWN][4] = {};
   bool any = false;
 
   if (many <= 0)
     return;
-  for (int r = 0; r < 2; r++)
+  for (int r = 0; r < OWN; r++)
     for (int q = 0; q < 4; q++) {
-      int k = lane + 32 * q, t = 2 * warp + r;
+      int k = lane + 32 * q, t = OWN * warp + r;
       if (t < n && k < many)
         any |= visible(D, C.targets[first + t], place_of(D, C, C.targets[first + t], k0 + k));
     }
@@ -230,12 +232,14 @@ static __global__ void __launch_bounds__(256, 2)
       if (MOMENTS)
         pf[c][k] = (float)x;
     }
-    for (int e = threadIdx.x; e < BLOCK * DEEP; e += 256) {
+    for (int e = threadIdx.x; e < MOST * DEEP; e += 256) {
       int t = e / DEEP, c = e % DEEP;
-      tf[t][c] = t < n && c0 + c < width
-                     ? load(D.p.dtype, operand(D, of_target).data, target_at[t] + c0 + c)
-                     : 0;
-      td[t][c] = tf[t][c];
+      float x = t < n && c0 + c < width
+                    ? load(D.p.dtype, operand(D, of_target).data, target_at[t] + c0 + c)
+                    : 0;
+      td[t][c] = x;
+      if (MOMENTS)
+        tf[t][c] = x;
     }
     __syncthreads();
 #pragma unroll 4
@@ -243,10 +247,10 @@ static __global__ void __launch_bounds__(256, 2)
 #pragma unroll
       for (int q = 0; q < 4; q++)
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-          sum[r][q] = fma(td[2 * warp + r][c], pd[c][lane + 32 * q], sum[r][q]);
+        for (int r = 0; r < OWN; r++) {
+          sum[r][q] = fma(td[OWN * warp + r][c], pd[c][lane + 32 * q], sum[r][q]);
           if (MOMENTS) {
-            float term = tf[2 * warp + r][c] * pf[c][lane + 32 * q];
+            float term = tf[OWN * warp + r][c] * pf[c][lane + 32 * q];
             run[r][q] += term;
             mag[r][q] += fabsf(term);
             hi[r][q] = fmaxf(hi[r][q], run[r][q]);
@@ -254,9 +258,9 @@ static __global__ void __launch_bounds__(256, 2)
           }
         }
   }
-  for (int r = 0; r < 2; r++)
+  for (int r = 0; r < OWN; r++)
     for (int q = 0; q < 4; q++) {
-      int k = lane + 32 * q, t = 2 * warp + r;
+      int k = lane + 32 * q, t = OWN * warp + r;
       if (t < n && k < many)
         out[(int64_t)(first + t) * C.pitch + k0 + k] = {
             sum[r][q], mag[r][q] * 1.0001f, (hi[r][q] - lo[r][q]) * 1.0001f + mag[r][q] * 1e-5f};
@@ -528,25 +532,28 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Block (split, target block, 128 columns): warp has 4 targets, lane has columns lane + 32 q. */
+/* Block (split, target block of up to MOST, 128 columns): warp has OWN targets, lane has columns
+ * lane + 32 q. */
+template <int MOST>
 static __global__ void __launch_bounds__(128)
     values_kernel(const __grid_constant__ struct device_problem D,
                   const __grid_constant__ struct chunk C, int of_partner, int width,
                   const double *a)
 {
-  __shared__ double v[STEP][128], c[BLOCK][STEP];
+  constexpr int OWN = MOST / 4;
+  __shared__ double v[STEP][128], c[MOST][STEP];
   __shared__ int64_t at[STEP];
   int first = C.starts[blockIdx.y], n = C.starts[blockIdx.y + 1] - first;
   int np = partners_of(D, C, C.targets[first]), end = min(np, (int)(blockIdx.x + 1) * SPLIT);
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, col0 = blockIdx.z * 128;
   int64_t kv_head = kv_head_of(D, C, C.targets[first]);
-  double sum[4][4] = {};
+  double sum[OWN][4] = {};
 
   for (int k0 = blockIdx.x * SPLIT; k0 < end; k0 += STEP) {
     int many = min(STEP, end - k0);
     bool any = false;
     __syncthreads();
-    for (int e = threadIdx.x; e < BLOCK * STEP; e += 128) {
+    for (int e = threadIdx.x; e < MOST * STEP; e += 128) {
       int t = e / STEP, k = e % STEP;
       double x = t < n && k < many ? a[(int64_t)(first + t) * C.pitch + k0 + k] : 0;
       c[t][k] = x;
@@ -567,12 +574,12 @@ static __global__ void __launch_bounds__(128)
 #pragma unroll
       for (int q = 0; q < 4; q++)
 #pragma unroll
-        for (int r = 0; r < 4; r++)
-          sum[r][q] = fma(c[4 * warp + r][k], v[k][lane + 32 * q], sum[r][q]);
+        for (int r = 0; r < OWN; r++)
+          sum[r][q] = fma(c[OWN * warp + r][k], v[k][lane + 32 * q], sum[r][q]);
   }
-  for (int r = 0; r < 4; r++)
+  for (int r = 0; r < OWN; r++)
     for (int q = 0; q < 4; q++) {
-      int t = 4 * warp + r, x = col0 + lane + 32 * q;
+      int t = OWN * warp + r, x = col0 + lane + 32 * q;
       if (t < n && x < width)
         C.part[((int64_t)(first + t) * C.splits + blockIdx.x) * width + x] = sum[r][q];
     }

@@ -125,11 +125,14 @@ static void run_dots(struct session *s, const struct chunk *c, bool moments, int
     dots_kernel<false><<<grid, 256, 0, s->stream>>>(s->D, *c, of_target, of_partner, width, out);
 }
 
-static void run_values(struct session *s, const struct chunk *c, int of_partner, int width,
-                       int kind)
+static void run_values(struct session *s, const struct chunk *c, bool moments, int of_partner,
+                       int width, int kind)
 {
   dim3 grid((unsigned)c->splits, (unsigned)c->blocks, (unsigned)(width + 127) / 128);
-  values_kernel<<<grid, 128, 0, s->stream>>>(s->D, *c, of_partner, width, c->a[kind]);
+  if (moments)
+    values_kernel<BLOCK><<<grid, 128, 0, s->stream>>>(s->D, *c, of_partner, width, c->a[kind]);
+  else
+    values_kernel<CROWD><<<grid, 128, 0, s->stream>>>(s->D, *c, of_partner, width, c->a[kind]);
 }
 
 static void run_moments(struct session *s, const struct chunk *c, bool backward, int of_partner,
@@ -156,7 +159,7 @@ static void run_rows(struct session *s, const struct chunk *c, bool errors)
                                                              c->tally);
   if (errors)
     run_merge(s, c, REF_LSE);
-  run_values(s, c, OF_V, dv, 0);
+  run_values(s, c, errors, OF_V, dv, 0);
   total_kernel<<<(unsigned)c->n, 128, 0, s->stream>>>(*c, dv);
 }
 
@@ -176,7 +179,7 @@ static void check_tensor(struct session *s, const struct chunk *c, enum ref_tens
 {
   const struct attn_args *a = &s->D.a;
   struct attn_tensor out = tensor == REF_DQ ? a->dq : tensor == REF_DK ? a->dk : a->dv;
-  run_values(s, c, of_partner, width, kind);
+  run_values(s, c, true, of_partner, width, kind);
   run_moments(s, c, true, of_partner, width, kind);
   finish_kernel<<<(unsigned)c->n, 128, 0, s->stream>>>(s->D, *c, out, true, width,
                                                        ldexp(1, s->D.exponent[of_partner]) / unit);
@@ -244,9 +247,10 @@ static int64_t targets_that_fit(struct session *s, struct chunk *c, enum pass pa
 static int run_chunk(struct session *s, struct chunk *c, enum pass pass,
                      const struct ref_target *host, int64_t n, int *starts)
 {
+  int most = wants_moments(pass) ? BLOCK : CROWD;
   c->n = (int)n;
   c->blocks = 0;
-  for (int64_t i = 0; i < n; i = ref_block_end(&s->r, host, i, n, c->columns, BLOCK))
+  for (int64_t i = 0; i < n; i = ref_block_end(&s->r, host, i, n, c->columns, most))
     starts[c->blocks++] = (int)i;
   starts[c->blocks] = (int)n;
   keep_error(s, cudaMemcpyAsync((void *)c->starts, starts, (size_t)(c->blocks + 1) * sizeof *starts,

@@ -65,10 +65,11 @@ static void launch(const struct attn_impl *impl, const struct attn_problem *p,
   int i = 0;
   do {
     struct attn_device info = dev.info;
-    double begun = clock_now();
     if (choice)
       advice_force(v.name, &info);
-    say(impl, v.name, p, once(impl, p, &info, t), clock_now() - begun);
+    double begun = clock_now();
+    int status = once(impl, p, &info, t);
+    say(impl, v.name, p, status, clock_now() - begun);
   } while (choice && !impl->variant(p, &dev.info, ++i, &v));
 }
 
