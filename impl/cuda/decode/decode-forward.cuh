@@ -85,11 +85,12 @@ struct decode_place {
 template <class C>
 __device__ __forceinline__ void decode_head(decode_rows<C> &st, const decode_args &a,
                                             const decode_cursor<C> &at, decode_loader<C> &loader,
-                                            decode_view *views, uint32_t ring, int &stage)
+                                            float *buffer, uint32_t ring, int &stage)
 {
+  decode_view *views = (decode_view *)buffer + threadIdx.x / 32 * C::ROWS;
   int end = at.end;
   uint32_t k = decode_k_lane<C>(), v = decode_v_lane<C>();
-  decode_begin<C>(st, a, at, views);
+  decode_begin<C>(st, a, at, views, (unsigned char *)buffer + C::Q_AT);
   for (int tile = at.tile; tile < end; tile++) {
     copy_wait<C::STAGES - 2>();
     __syncwarp();
@@ -151,7 +152,7 @@ __global__ __launch_bounds__(C::THREADS,
   decode_rows<C> st;
   int stage = 0;
   while (true) {
-    decode_head<C>(st, a, place.at, loader, (decode_view *)buffer, ring, stage);
+    decode_head<C>(st, a, place.at, loader, buffer, ring, stage);
     decode_leave<C>(st, a, place, buffer, stats);
     if (place.at.left == 0)
       return;

@@ -36,7 +36,7 @@ struct decode_config {
   static constexpr int STAT_BYTES = WARPS * ROWS * 8;
   static constexpr int PLACE = RING_BYTES + MERGE_BYTES + STAT_BYTES; /* of decode_place */
   static constexpr int SMEM = PLACE + 64;
-  static constexpr int Q_AT = 1024; /* in the merge's buffer, behind the views */
+  static constexpr int Q_AT = WARPS * ROWS * 16; /* in the merge's buffer, behind the views */
   static_assert(D * SIZE >= 128, "rows of whole panels");
   static_assert(!SHARED_Q || Q_AT + ROWS * D * 2 <= MERGE_BYTES, "room for the queries");
   static_assert(TILE >= DECODE_MIN_TILE, "the host counts tiles of at least this many keys");

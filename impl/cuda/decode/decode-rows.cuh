@@ -29,7 +29,7 @@ struct decode_rows {
   int clean_begin, clean_end; /* keys in between need no mask */
 };
 
-/* What a row sees, for the units that need to know; in shared memory, the same by all warps. */
+/* What a row sees, for the units that need to know; in shared memory. */
 struct decode_view {
   int diagonal;   /* key that ALiBi counts from */
   int begin, end; /* keys that it sees */
@@ -138,10 +138,11 @@ __device__ __forceinline__ decode_view decode_view_of(const decode_args &a, cons
           a.alibi ? decode_slope(a.hq, r.head) : 0};
 }
 
-/* views: the start of the merge's buffer. */
+/* views: of the rows, this warp's own; queries: where those of all warps are shared. */
 template <class C>
 __device__ __forceinline__ void decode_begin(decode_rows<C> &st, const decode_args &a,
-                                             const decode_cursor<C> &at, decode_view *views)
+                                             const decode_cursor<C> &at, decode_view *views,
+                                             unsigned char *queries)
 {
   const decode_seq n = decode_sequence<C>(a, at.seq);
   int kv_head = at.head / n.q_tiles, row0 = at.head % n.q_tiles * C::ROWS, rows = n.sq * a.group;
@@ -164,7 +165,7 @@ __device__ __forceinline__ void decode_begin(decode_rows<C> &st, const decode_ar
       st.o[db][nb][0] = st.o[db][nb][1] = st.o[db][nb][2] = st.o[db][nb][3] = 0;
   }
   if constexpr (C::SHARED_Q)
-    decode_share_q<C>(st, a, at, n, (unsigned char *)views + C::Q_AT);
+    decode_share_q<C>(st, a, at, n, queries);
   float keys = C::KV8 ? a.k_scale[kv_head] : 1;
   st.raw_scale = a.raw_scale * keys;
   st.scale_log2 = a.options ? a.scale_log2 : a.scale_log2 * keys;
