@@ -35,6 +35,8 @@ static int64_t rope_rows(const struct group_work *w)
 int64_t group_rows(const struct group_work *w)
 {
   const struct attn_problem *p = &w->g->problem;
+  if (w->o->rows_max)
+    return w->o->rows_max;
   if (p->op == ATTN_ROPE)
     return rope_rows(w);
   double budget = w->dev->info.kind == ATTN_CUDA ? CUDA_BUDGET : HOST_BUDGET;
@@ -178,7 +180,7 @@ static int verdict(struct group_work *w, struct live *l)
   char when[64] = "";
   if (w->fresh_seed)
     snprintf(when, sizeof when, "with --seed %llu: ", (unsigned long long)w->fresh_seed);
-  int64_t rows = w->o->rows_max ? w->o->rows_max : group_rows(w);
+  int64_t rows = group_rows(w);
   int unchanged = tensors_inputs_unchanged(w->tensors);
   int status = truth_or_twin(w, l, rows, when);
   r->inputs_unchanged = unchanged;

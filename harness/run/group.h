@@ -118,7 +118,7 @@ int group_verify(struct group_work *w, struct live *l);
  * record's numbers are those of its first verdict. */
 int group_truth(struct group_work *w, struct live *l, const struct attn_args *args, int64_t rows,
                 uint64_t seed, const char *when);
-/* Rows that a verdict's budget allows; 0: all. */
+/* Rows of a verdict: as asked, or as many as the budget allows; 0: all. */
 int64_t group_rows(const struct group_work *w);
 /* Around all timed runs, and around one. */
 uint64_t group_entropy(void);
