@@ -315,6 +315,36 @@ static void dispatch_all(const struct attn_impl *impl, const struct attn_device 
   catalog_problems_free(&list);
 }
 
+static bool same_variant(const struct attn_variant *a, const struct attn_variant *b)
+{
+  return !strcmp(a->name, b->name) && a->rows == b->rows && a->keys == b->keys &&
+         a->threads == b->threads && a->smem_bytes == b->smem_bytes;
+}
+
+/* make check-sanitize launches the variants of suite sanitize's problems: all that there are. */
+static void swept(const struct attn_impl *impl, const struct attn_device *dev)
+{
+  struct problem_list list = {NULL, 0, 0};
+  struct attn_variant v, w;
+  int left_out = 0;
+  if (catalog_suite(&list, "sanitize", err, sizeof err))
+    diag("%s", err);
+  for (int i = 0; !impl->variant(NULL, NULL, i, &v); i++) {
+    bool found = false;
+    for (int k = 0; k < list.n && !found; k++)
+      for (int j = 0; !found && !attn_unsupported(impl, &list.item[k], dev) &&
+                      !impl->variant(&list.item[k], dev, j, &w);
+           j++)
+        found = same_variant(&v, &w);
+    left_out += !found;
+    if (!found)
+      diag("%s %s (%d bytes of shared memory): no problem of suite sanitize", impl->name, v.name,
+           v.smem_bytes);
+  }
+  ok(!left_out, "%s: suite sanitize takes each variant", impl->name);
+  catalog_problems_free(&list);
+}
+
 static void dispatches(void)
 {
   static const struct attn_device devices[] = {{.kind = ATTN_CUDA,
@@ -338,6 +368,9 @@ static void dispatches(void)
       if (impl->variant &&
           (!attn_unsupported(impl, &p, &devices[k]) || !attn_unsupported(impl, &d, &devices[k])))
         dispatch_all(impl, &devices[k]);
+  for (int i = 0; (impl = catalog_impl(i)); i++)
+    if (impl->variant)
+      swept(impl, &devices[0]);
 }
 
 int main(void)
