@@ -14,7 +14,7 @@
 enum {
   SM90_QREG = 1,    /* Q as register fragments instead of shared-memory operands */
   SM90_GUARD = 2,   /* no row maximum where there is no mask: the sums tell when it was needed */
-  SM90_TURNS = 4,   /* warpgroups take turns to issue; descriptors in uniform registers */
+  SM90_TURNS = 4,   /* warpgroups take turns to issue */
   SM90_SCORE = 16,  /* softcap, ALiBi */
   SM90_DROP = 32,   /* dropout */
   SM90_PAGED = 64,  /* K and V in pages */

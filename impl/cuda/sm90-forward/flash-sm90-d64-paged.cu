@@ -8,7 +8,7 @@
 #include "impl/cuda/sm90-forward/flash-sm90.cuh"
 
 template <class T, int FLAGS>
-using cfg = sm90_cfg<T, 64, 64, 3, 128, 3, 2, 32, 160, SM90_TURNS | SM90_PAGED | FLAGS>;
+using cfg = sm90_cfg<T, 64, 64, 3, 128, 3, 2, 32, 160, SM90_PAGED | FLAGS>;
 
 extern "C" const sm90_kernel attn_flash_sm90_d64_paged[] = {
     twice_row<cfg<__nv_bfloat16, SM90_TWICE>, cfg<__nv_bfloat16, 0>>("192x128-paged"),

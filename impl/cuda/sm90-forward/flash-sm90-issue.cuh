@@ -87,11 +87,9 @@ SM90_DEV void sm90_pass_turn(const sm90_lane &w)
 
 /* A descriptor's base, equal in all lanes.  By way of redux.sync it lands in a uniform register,
  * which saves two to four instructions in front of each wgmma. */
-template <class C>
 SM90_DEV uint32_t sm90_base(uint32_t at, uint32_t leading_bytes)
 {
-  const uint32_t lo = desc_lo(at, leading_bytes);
-  return C::TURNS ? __reduce_or_sync(~0u, lo) : rederive(lo);
+  return __reduce_or_sync(~0u, desc_lo(at, leading_bytes));
 }
 
 /* S = Q K^T, one group; in_turn: a P V follows in the same turn */
@@ -99,8 +97,8 @@ template <class C>
 SM90_DEV void sm90_qk(const sm90_lane &w, float (&S)[C::KN / 2], const uint32_t (&Q)[C::D / 4],
                       int qslot, const sm90_ring<C::STAGES> &r, bool in_turn)
 {
-  const uint32_t q = sm90_base<C>(w.smem + C::Q0 + qslot * C::Q_BYTES + w.wg * 8192, 0);
-  const uint32_t k0 = sm90_base<C>(w.smem + C::K0 + r.slot() * C::K_BYTES, 0);
+  const uint32_t q = sm90_base(w.smem + C::Q0 + qslot * C::Q_BYTES + w.wg * 8192, 0);
+  const uint32_t k0 = sm90_base(w.smem + C::K0 + r.slot() * C::K_BYTES, 0);
   mbar_wait(w.smem + C::K_FULL + 8 * r.slot(), r.phase());
   if (in_turn)
     sm90_take_turn<C>(w);
@@ -122,7 +120,7 @@ template <class C>
 SM90_DEV void sm90_pv(const sm90_lane &w, float (&O)[C::DV / 2], const uint32_t (&P)[C::KN / 4],
                       const sm90_ring<C::STAGES> &r, int add)
 {
-  const uint32_t v0 = sm90_base<C>(w.smem + C::V0 + r.slot() * C::V_BYTES, C::KN * 128);
+  const uint32_t v0 = sm90_base(w.smem + C::V0 + r.slot() * C::V_BYTES, C::KN * 128);
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < C::KN / 16; k++)

@@ -63,7 +63,8 @@ SM90_DEV sm90_tile sm90_decode(const sm90_params &p, int n)
   } else {
     t.seq = head / p.hq;
     t.head = head - t.seq * p.hq;
-    t.m0 = (blocks - 1 - item) * C::KM;
+    /* The longest first: the last see the most keys, but without a mask they may lack rows. */
+    t.m0 = (p.right < SM90_UNLIMITED ? blocks - 1 - item : item) * C::KM;
   }
   const int2 keys = sm90_keys(p, t.m0, t.sq, t.sk, C::KM, C::KN);
   t.lo = keys.x;

@@ -39,8 +39,10 @@ static bool suits(const struct sm90_kernel *k, const struct attn_problem *p,
 {
   bool mask = p->mask != ATTN_MASK_NONE;
   int64_t at_once = (int64_t)k->ctas * dev->multiprocessors;
-  return (!k->most_sk || p->sk <= k->most_sk) && (!k->masked || mask) &&
-         (!k->few || attn_flash_sm90_tiles(p, k) <= (mask ? 2 : 1) * at_once);
+  int64_t tiles = attn_flash_sm90_tiles(p, k);
+  return (!k->most_sk || p->sk <= (mask ? 2 : 1) * k->most_sk) && p->sq >= k->least &&
+         p->sk >= k->least && (!k->full || !mask) &&
+         (!k->few || tiles <= (mask ? 2 : 1) * at_once) && (!k->many || tiles >= 8 * at_once);
 }
 
 /* The first that takes the problem, and is the fastest of its table as far as its size decides. */

@@ -19,6 +19,8 @@
 #define WORKSPACE_HEAD 256
 /* K and V of the heads that are scheduled together: half of a Hopper's L2, the rest is for Q, O. */
 #define SECTION_BYTES (32 << 20)
+/* Tiles that a section has at least, if there are as many. */
+#define SECTION_TILES 64
 /* Warps that load the boxes of a paged cache, a box at least for each; a power of two. */
 #define FEEDERS 4
 
@@ -102,16 +104,25 @@ static void plan_mask(const struct attn_problem *p, struct sm90_params *a)
   }
 }
 
+/* Without a mask row blocks cost the same, unless the last of a sequence leaves warpgroups idle. */
+static bool equal_blocks(const struct attn_problem *p, int km)
+{
+  return p->mask == ATTN_MASK_NONE && !p->nruns && (p->sq <= km || (p->sq - 1) % km >= km - 64);
+}
+
 /* Equal tiles go head after head; unequal ones longest first, as many K/V heads together as L2
- * holds (a power of two: sections of equal size). */
-static int64_t section_heads(const struct attn_problem *p, bool equal)
+ * holds (a power of two: sections of equal size), but of one sequence, of two under a mask: more at
+ * a time read K and V in bursts. */
+static int64_t section_heads(const struct attn_problem *p, bool equal, int64_t blocks)
 {
   int64_t group = p->hq / p->hkv, heads = p->nruns ? p->hq : p->b * p->hq, n = 1;
   int64_t rows = p->nruns ? attn_problem_total_k(p) : p->sk;
+  int64_t enough = p->mask == ATTN_MASK_NONE ? p->hq : 2 * p->hq;
   double bytes = (double)rows * (p->d + p->dv) * 2;
   if (equal)
     return 1;
-  while (2 * n * bytes <= SECTION_BYTES && 2 * n * group < 2 * heads)
+  while (2 * n * bytes <= SECTION_BYTES && 2 * n * group < 2 * heads &&
+         (n * group < enough || n * group * blocks < SECTION_TILES))
     n *= 2;
   return n * group < heads ? n * group : heads;
 }
@@ -161,7 +172,7 @@ bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device
 {
   int64_t tiles = attn_flash_sm90_tiles(p, k);
   int64_t resident = (int64_t)k->ctas * dev->multiprocessors;
-  bool equal = p->mask == ATTN_MASK_NONE && !p->nruns;
+  bool equal = equal_blocks(p, k->km);
   if (tiles + resident > INT32_MAX)
     return false;
   *plan = (struct sm90_plan){
@@ -184,7 +195,7 @@ bool attn_flash_sm90_plan(const struct attn_problem *p, const struct attn_device
   a->d = (int32_t)p->d;
   a->dv = (int32_t)p->dv;
   a->blocks = (int32_t)ceil_div(p->sq, k->km);
-  a->section = (int32_t)section_heads(p, equal);
+  a->section = (int32_t)section_heads(p, equal, a->blocks);
   plan_pages(p->page, k->kn, a);
   a->c = (float)(attn_problem_scale(p) * M_LOG2E);
   a->lse_sb = plan->ragged ? 0 : p->hq * p->sq;

@@ -15,17 +15,21 @@
  * The running maximum is kept unless it grew by more than 8 in log2 units: P stays below 2^8, and
  * most steps need no rescaling of O.  Masks cost one uniform branch a step where there is none to
  * apply.  Tiles start at the right end with the longest rows first, in sections of heads whose K
- * and V stay in L2.  A warpgroup leaves out the steps whose keys lie to the right of what its rows
- * see, and rows behind the last one altogether (sm90_skip).
+ * and V stay in L2; without a mask row blocks that lack rows come last.  A warpgroup leaves out the
+ * steps whose keys lie to the right of what its rows see, and rows behind the last one altogether
+ * (sm90_skip).
  *
- * head_dim  tile     stages  registers           shared memory  what else
- *      64   192x128  3       32 / 160 (3 groups)      147,776   SM90_TURNS, SM90_TWICE, two Q slots
- *     128   128x128  3       40 / 232                 229,696   SM90_QREG, SM90_GUARD; up to 1024
- *                                                               keys SM90_TURNS, too; paged
- *                                                               SM90_TWICE, 56 / 224
- *           64x64  3       40 / 216                 115,008   SM90_QREG, SM90_GUARD, two CTAs an
- *                                                               SM: where row blocks are few
- *     256   128x80   2       40 / 232                 229,664   SM90_GUARD; paged SM90_TWICE
+ * head_dim  tile     stages  registers  groups  shared memory  what else
+ *      64   192x128    3     32 / 160     3        147,776     SM90_TWICE, two Q slots
+ *           256x64     5     32 / 112     4        147,840     the same; few keys
+ *     128   128x128    3     40 / 232     2        229,696     SM90_QREG, SM90_GUARD; SM90_TURNS
+ *                                                              where there is no mask; paged
+ *                                                              SM90_TWICE, 56 / 224
+ *           192x80     4     32 / 160     3        213,344     SM90_TWICE; long sequences
+ *           64x64      3     40 / 216     1        115,008     SM90_QREG, SM90_GUARD, two CTAs
+ *                                                              an SM; few row blocks
+ *     256   128x80     2     40 / 232     2        229,664     SM90_GUARD; paged SM90_TWICE
+ *           128x64     2     40 / 232     2        196,896     SM90_GUARD; few keys
  *
  * What the steps gained, H200, bf16, rested, medians, TFLOP/s full / causal (16,384 tokens, 2048
  * columns).  At 8192, from three runs:
@@ -45,11 +49,11 @@
  *            cuDNN                      345 / 208    502 / 383    552 / 499    562 / 531
  *            --
  *            TURNS, EARLY, TWICE        369 / 200    527 / 405    599 / 550    606 / 578
- *            TURNS, TWICE               369 / 201    524 / 402    592 / 544    598 / 574  ships
+ *            TURNS, TWICE               369 / 201    524 / 402    592 / 544    598 / 574
  *            cuDNN                      377 / 213    500 / 390    552 / 503    563 / 529
  *   d = 128  two stages                 475 / 300    667 / 563    735 / 721    746 / 753
- *            three stages               508 / 310    691 / 579    752 / 726    761 / 757  ships
- *            three stages, TURNS        511 / 315    684 / 572    742 / 713    751 / 744  to 1024
+ *            three stages               508 / 310    691 / 579    752 / 726    761 / 757
+ *            three stages, TURNS        511 / 315    684 / 572    742 / 713    751 / 744
  *            cuDNN                      491 / 302    627 / 502    677 / 613    683 / 637
  * With sm90_skip and the early launch of the careful kernel, in us (and speed against cuDNN, before
  * and after), 16,384 tokens:
@@ -63,6 +67,26 @@
  * against cuDNN: 32 heads on 8 causal 1.08 and 1.00, full 1.02 and 1.00; 64 heads on 8 causal 1.15
  * and 1.07, full, where a second wave begins, .97 and 1.00; 32 sequences causal .88 and .98.
  *
+ * Speed against cuDNN, full / causal, in one run, the first line in the one before; tiles of
+ * unequal row blocks are claimed, but in "strided":
+ *                                  512           2048          4096          8192         16384
+ *   d = 64   TURNS, strided     .97 / 1.13   1.04 / 1.13        -       1.08 / 1.13   1.08 / 1.12
+ *            TURNS, claimed    1.02 / 1.14   1.06 / 1.13  1.04 / 1.11   1.08 / 1.12   1.08 / 1.12
+ *            no turns          1.02 / 1.16   1.06 / 1.13  1.04 / 1.11   1.08 / 1.13   1.09 / 1.13
+ *            256x64            1.07 / 1.28   1.03 / 1.15  1.01 / 1.11   1.01 / 1.08   1.00 / 1.07
+ *   d = 128  descriptors not
+ *            in uniform regs.  1.01 /  .98   1.06 / 1.13  1.07 / 1.17   1.08 / 1.19   1.10 / 1.20
+ *            128x128           1.03 /  .98   1.08 / 1.14  1.09 / 1.18   1.10 / 1.19   1.10 / 1.20
+ *            TURNS             1.02 /  .97   1.08 / 1.12  1.10 / 1.16   1.10 / 1.17   1.11 / 1.18
+ *            192x80             .91 /  .92   1.08 / 1.13  1.11 / 1.18   1.12 / 1.22   1.13 / 1.23
+ *   d = 256  128x80             .99 /  .98   1.10 / 1.16  1.11 / 1.22   1.12 / 1.25   1.12 / 1.26
+ *            128x64            1.02 / 1.01   1.08 / 1.17  1.09 / 1.22   1.09 / 1.24   1.09 / 1.24
+ * Sections of two sequences, not of all that L2 holds, causal at 512: d = 128 .988 and 1.010, d =
+ * 256 1.027 and 1.045; of one, full at 2048, d = 64: 1.065 and 1.076.  At 1024, causal, d = 128
+ * 1.066 and 1.083, d = 256 1.095 and 1.127.
+ * One sequence, 32 heads on 8, d = 128, full, at 512, 1024, 2048: with turns .96, 1.02, 1.08,
+ * without .88, .91, 1.01.
+ *
  * What lost, at 8192 (reasons that were not measured have a question mark):
  *   d = 64, across row blocks with turns: 521 / 490; with three stages, too: 503 / 475
  *   d = 64, two groups: 128x192 with GUARD 495 / 471, 128x128 453 / 449
@@ -75,8 +99,15 @@
  *   d = 128, 128x176 with Q in shared memory: 738 / 711; at 512 causal 260 against 308
  *   counters that the last CTA zeroes instead of a memset: 290 against 291 at 512 causal, d = 128
  *   EARLY (the next row block's first Q K^T beside the store of O): nothing once TWICE was there
- *   d = 128, three groups 192x80 with TURNS, TWICE: 1.21 of cuDNN at 8192 causal against 1.19, 1.11
- *     against 1.13 at 2048, .92 against .98 at 512
+ *   the next row block's mailbox slot and Q awaited beside the last P V, its Q K^T issued before O
+ *     is stored, or with that P V: d = 128 1.09 to 1.11 of cuDNN at 2048 causal against 1.13, .94
+ *     to .97 against .98 at 512
+ *   S in halves, softmax of one beside Q K^T of the other: d = 64 1.01 of cuDNN against 1.08, d =
+ *     128 1.05 against 1.11
+ *   d = 64 with TWICE, every eighth exponential by a cubic: 4.5 % slower (d = 64 without the sums,
+ *     wrong, is 4.3 % faster: instructions count)
+ *   d = 128, causal, of cuDNN against 1.19: 128x64 1.07, 128x96 1.14, 128x112 1.16, 128x176 1.15,
+ *     192x64 1.14; d = 64, 192x112 1.06 and 192x96 1.05 against 1.13
  *   the first tile decoded before the barriers are made: nothing, at 512 and one wave, too
  *
  * Where d = 64 spends its time, in cycles a step of a warpgroup, of roles alone in one SM: softmax

@@ -65,15 +65,17 @@ struct sm90_kernel {
   enum attn_dtype dtype;
   bool score, drop; /* with softcap and ALiBi; with dropout */
   bool paged;
-  bool masked; /* for problems with a mask alone */
-  bool few;    /* for problems whose row blocks run all at once, or in two turns under a mask */
-  int d, dv;   /* the widest heads it takes */
-  int km, kn;  /* tile: query rows, keys */
+  bool full;  /* for problems without a mask */
+  bool few;   /* for problems whose row blocks run all at once, or in two turns under a mask */
+  bool many;  /* for problems with eight times as many row blocks as run at once, or more */
+  int d, dv;  /* the widest heads it takes */
+  int km, kn; /* tile: query rows, keys */
   int threads, smem;
   int ctas;                 /* of an SM at a time */
   int stages;               /* tiles of K and V in flight */
   int step_smem, tile_smem; /* bytes of shared memory read and written for a step, a row block */
-  int most_sk;              /* keys up to which it is the fastest; 0: any number */
+  int most_sk;              /* keys up to which it is the fastest, twice under a mask; 0: any */
+  int least;                /* queries and keys from which on it is the fastest */
 };
 
 struct sm90_plan {
