@@ -50,12 +50,15 @@ libattnbench_a_SOURCES += \
   impl/cuda/decode/decode-d128.cu \
   impl/cuda/decode/decode-d256.cu \
   impl/cuda/decode/decode-e4m3.cu \
+  impl/cuda/decode/decode-sm90.cu \
   impl/cuda/decode/decode-forward.cuh \
   impl/cuda/decode/decode-line.cuh \
   impl/cuda/decode/decode-load.cuh \
   impl/cuda/decode/decode-merge.cuh \
   impl/cuda/decode/decode-operands.cuh \
+  impl/cuda/decode/decode-queries.cuh \
   impl/cuda/decode/decode-rows.cuh \
+  impl/cuda/decode/decode-wide.cuh \
   impl/cuda/sm80-backward/flash-bwd-sm80.c \
   impl/cuda/sm80-backward/flash-bwd-sm80-variants.c \
   impl/cuda/sm80-backward/flash-bwd-sm80.cuh \
@@ -134,6 +137,7 @@ cuda_objects += \
   impl/cuda/decode/decode-d128.o \
   impl/cuda/decode/decode-d256.o \
   impl/cuda/decode/decode-e4m3.o \
+  impl/cuda/decode/decode-sm90.o \
   impl/cuda/sm80-backward/flash-bwd-sm80-d64.o \
   impl/cuda/sm80-backward/flash-bwd-sm80-d128.o \
   impl/cuda/sm80-backward/flash-bwd-sm80-d256.o \

@@ -33,5 +33,6 @@ object() { echo "$1" | tr / _; }
 rows() { # FILE
   sed '/^    [a-z0-9_(]*row<.*\(fp16\|__half\)/d
     /^    decode_variant<fp16/d
-    /^    decode_variant<bf16, \(128, [13]\|256\)/d' "$1"
+    /^    decode_variant<bf16, \(128, [13]\|256\)/d
+    /^    decode_wide_variant<\(fp16\|bf16, __nv_bfloat16, 128\)/d' "$1"
 }

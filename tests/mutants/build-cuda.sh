@@ -25,7 +25,6 @@ sm90="$cuda/sm90-forward/flash-sm90-d64.cu $cuda/sm90-forward/flash-sm90-d64-opt
   $cuda/tensor-map.c"
 decode="$cuda/decode/decode-d64.cu $cuda/decode/decode-e4m3.cu $cuda/decode/decode.c
   $cuda/decode/decode-variants.c"
-cascade="$decode $cuda/decode/cascade.c"
 naive="$cuda/naive/naive-rows.cu $cuda/naive/naive.c"
 rope="$cuda/rope/rope-kernels.cu $cuda/rope/rope.c"
 common="impl/problem.c impl/problem-count.c impl/problem-parse.c impl/problem-rope.c
@@ -51,6 +50,8 @@ capability() {
 }
 : "${SM:=$(capability)}"
 export SM
+[ "$SM" != 90 ] || decode="$decode $cuda/decode/decode-sm90.cu"
+cascade="$decode $cuda/decode/cascade.c"
 
 compile() { # UNIT ROOT OBJECT
   from=$2/$1
@@ -90,6 +91,8 @@ clean_impl() {
 uses() { # UNIT HEADER
   case $2,$1 in
   *.cu,* | *.c,*) [ "$1" = "$2" ] ;;
+  *decode-wide*,*sm90*) true ;;
+  *decode-wide*,*) false ;;
   *bwd*,*bwd*.cu) true ;;
   *bwd*,* | *,*.c) false ;;
   */flash-sm90*.cuh,*bwd*) false ;;
@@ -129,6 +132,7 @@ else
   { for i in $impls; do units_of "$i"; done; echo $common; } | tr ' ' '\n' | sort -u | each UNIT
   for i in $impls; do echo "$i"; done | each CLEAN
   for m in "$here"/cuda/$pattern.mutant; do
+    case "$SM $(field "$m" file)" in 90*) ;; *decode-wide*) continue ;; esac
     case " $impls " in *" $(field "$m" impl) "*) echo "$m" ;; esac
   done | each ONLY
 fi

@@ -19,53 +19,64 @@
  *
  * Numerics: as flash-sm80: scores and statistics in fp32, P rounded to the storage type as an
  * operand while its sum is taken unrounded, a row's maximum moves when it grew by more than 8
- * (log2); partial results in fp32.  The scale of an e4m3 cache's keys is a factor of the scores,
- * that of its values a factor of O.
+ * (log2); partial results in fp32.  An e4m3 cache is fp16 to the tensor cores, exactly, and so are
+ * Q, times a power of two, and P; the scale of its keys is a factor of the scores, that of its
+ * values a factor of O.
  *
- * Variants (registers on sm_90, none spills; shared memory of a block; a unit is K and V of
- * `keys`):
+ * A kernel's code is short where it may take things for granted (enum decode_form): at its start
+ * and at the end of a head all code is cold.
+ *
+ * Variants (registers on sm_90, the most of all forms, none spills; shared memory of a block; a
+ * unit is K and V of `keys`):
  *
  *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
- *   16 bit        64  8 16 32      4    16       4   73               3  98 111 168
- *   16 bit       128        8      4    16       3  112               2  128       (small pages)
- *   16 bit       128        8      8    16       3  225               1  128
- *   16 bit       128    16 32      8    16       3  226               1  179 245
- *   16 bit       256     8 16      4    16       3  225               1  197 240
- *   e4m3         128        8      8    32       3  225               1  167
- *   e4m3         128    16 32      8    16       6  226               1  187 240
- *   e4m3         256     8 16      4    16       6  225               1  215 246
+ *   16 bit        64  8 16 32      4    16       4   73               3  106 125 168
+ *   16 bit       128        8      4    16       3  112               2  134       (small pages)
+ *   16 bit       128        8      8    16       3  225               1  134
+ *   16 bit       128    16 32      8    16       3  226               1  198 244   (32: not Hopper)
+ *   16 bit    64 128       64      4    64     6 3   97               2  160 202 (decode-wide.cuh)
+ *   16 bit       256     8 16      4    16       3  225               1  206 244
+ *   e4m3         128        8      8    32       3  225               1  130
+ *   e4m3         128    16 32      8    16       6  226               1  178 239
+ *   e4m3         256     8 16      4    16       6  225               1  168 252
  *
  * What the steps gave on an H200 (bf16, head dim 128, 32 on 8 heads unless said; GB/s of keys and
- * values, cold, each line one sitting; reading alone 4575 to 4650):
+ * values, cold, each line one sitting; reading alone 4575 to 4660):
  *
  *   queries on the narrow side, regular rows by one address, gangs: 16 x 8k 3989 -> 4106, in pages
- * of 16 3759 -> 4007, ragged 3553 -> 4085; of that the gangs 4012 -> 4131 (1 x 128k, pages of 16)
- *     and 3888 -> 4171 (head dim 64)
- *   eight warps and Q in shared memory for 16 and 32 rows: one KV head 2608 -> 3277 (2090 before
- *     all), 16 queries a sequence 1493 -> 2459
+ *     of 16 3759 -> 4007, ragged 3553 -> 4085; of that the gangs 4012 -> 4131 (1 x 128k, pages of
+ *     16) and 3888 -> 4171 (head dim 64)
  *   the cut from the host: 16 x 8k 4065 -> 4222, 64 x 2k 4156 -> 4264, 1 x 128k 4258 -> 4308 (all
  *     steps so far against none)
  *   a toll of two tiles a head: ragged 4061 -> 4167, in pages of 16 3837 -> 4072
- *   eight warps for eight rows of a contiguous cache: 16 x 8k 4167 -> 4251, 1 x 128k 4223 -> 4247,
- * 64 x 2k 4147 -> 4155 (but pages of 16 4090 -> 4035, 4115 -> 4002, 4051 -> 3953)
- *
+ *   eight warps for eight rows of a contiguous cache: 16 x 8k 4167 -> 4251, 1 x 128k 4223 -> 4247
+ *     (but pages of 16 lose 1 to 3 %)
  *   pages looked up two units ahead and without division: pages of 16 16 x 8k 4079 -> 4160, 64 x 2k
- *     4036 -> 4117, 1 x 128k 4109 -> 4182, 1 x 4k 1225 -> 1298, of e4m3 2685 -> 2782; pages of 1
- *     3901 -> 3975; eight warps for pages of 64 on: 16 x 8k 4149 -> 4213 (64 x 2k 4157 -> 4147, and
- *     pages of 16 lose 1 to 3 %)
- *   no more lanes to merge a row than there are threads for all rows: 16 queries a sequence 2631 ->
- *     2765, one KV head 3542 -> 3610
+ *     4036 -> 4117, 1 x 128k 4109 -> 4182; pages of 1 3901 -> 3975
+ *   code for one form: 16 x 8k 4269 -> 4339, 64 x 2k 4186 -> 4212, 1 x 128k 4268 -> 4300, 1 x 1k
+ *     8.9 -> 7.5 us; pages of 16 4151 -> 4167
+ *   slices that fit the heads where lengths are equal, so that a block has one part of a head or
+ *     whole heads: 16 x 8k 4420 -> 4497, 64 x 2k 4339 -> 4480, 32 KV heads 4313 -> 4498; in pages
+ *     of 16 4281 -> 4320, 4250 -> 4346
  *
- * The loop itself runs at the speed of reading alone. What is lost is 2.5 us before the first copy
- * and 5 us after the last: 1.7 to merge the warps, 0.7 to announce a part, 3 to merge the parts.
+ *   64 rows by wgmma for more than 16, and Q loaded at once: one KV head 3642 -> 4074 (2090 before
+ *     all steps), 16 queries a sequence 2752 -> 3747
+ *
+ *   e4m3 widened to fp16 by one instruction, not to bf16 by seven: pages of 16 2629 -> 3808, of 64
+ *     3091 -> 4029 (4307 with forms and fitting slices)
+ *
+ * The loop itself runs at the speed of reading alone. What is lost, at 16 x 8k, is 1.5 us before
+ * the first copies and 3 us after the last.
+ *
  * Without gain: a plain launch for the cooperative one (0.0 us), L2 prefetch of 256 bytes (-3 %),
- * computing before the next copy (0), Q asked for in L2 as soon as its head is known (0), gangs of
- * 4 on all SMs (0), running a head's end once at the start to have its code at hand (-2 to -5 %), K
- * and V by one loop (0, irregular pages -9 %), merging four parts at once (-1 us at 1 x 4k); a
- * tenth of the line in short slices that go to who is done first, and the last part to arrive
- * merging them all (-6 to -10 %): blocks end up to 5 us apart, but each further slice of a block
- * costs that much, since what ends it - part, fence, counter, merge, the next Q - waits for memory
- * four times, longer than the ring holds out.
+ * computing before the next copy, which has more bytes under way (-1 %), two stages for three (+1
+ * to -3 %), six stages for four warps (-1 %), touching all arguments' cache lines at the start (0),
+ * Q asked for in L2 as soon as its head is known (0), running a head's end once at the start to
+ * have its code at hand (-2 to -5 %), K and V by one loop (0, irregular pages -9 %); two to eight
+ * times as many blocks as fit, the last to arrive of a head merging it (-2 to -10 %); a tenth of
+ * the line in short slices that go to who is done first (-6 to -10 %): each further slice of a
+ * block costs what a head's end costs - part, fence, counter, merge, the next Q - which waits for
+ * memory four times, longer than the ring holds out.
  */
 #ifndef IMPL_CUDA_DECODE_FORWARD_CUH
 #define IMPL_CUDA_DECODE_FORWARD_CUH
@@ -103,8 +114,8 @@ __device__ __forceinline__ void decode_head(decode_rows<C> &st, const decode_arg
 
 /* Writes what the block has of a head, and merges the head's parts if it is for this block to do.
  */
-template <class C>
-__device__ __forceinline__ void decode_leave(const decode_rows<C> &st, const decode_args &a,
+template <class C, class ROWS>
+__device__ __forceinline__ void decode_leave(const ROWS &st, const decode_args &a,
                                              const decode_place<C> &place, float *buffer,
                                              decode_stats<C> &stats)
 {
@@ -114,7 +125,7 @@ __device__ __forceinline__ void decode_leave(const decode_rows<C> &st, const dec
   int32_t *arrived = a.arrived + (int64_t)at.seq * a.heads + at.head;
   decode_output<C> out(a, at.seq, at.head,
                        begun && ended ? -1 : part_at(blockIdx.y, blockIdx.x) + begun);
-  decode_finish<C>(st, a, out, buffer, stats);
+  decode_finish(st, a, out, buffer, stats);
   if (out.part < 0)
     return;
   if (threadIdx.x == 0) {
@@ -123,22 +134,26 @@ __device__ __forceinline__ void decode_leave(const decode_rows<C> &st, const dec
   }
   if (ended)
     return;
-  int first = place.line + DECODE_TOLL;
+  int first = place.line + a.toll;
   decode_parts parts = {slice_of(place.cut, first), slice_of(place.cut, first + n.tiles - 1)};
   out.part = -1;
   decode_merge<C>(a, out, parts, arrived);
 }
 
-template <class C>
-__global__ __launch_bounds__(C::THREADS,
-                             C::BLOCKS) void decode_forward(const __grid_constant__ decode_args a)
+template <class C, class ROWS = decode_rows<C>>
+__global__
+__launch_bounds__(C::THREADS,
+                  C::BLOCKS) void decode_forward(const __grid_constant__ decode_args given)
 {
   extern __shared__ __align__(1024) unsigned char shared[];
+  const decode_args a = decode_known<C>(given);
   float *buffer = (float *)(shared + C::RING_BYTES); /* views, then the warps' rows */
   decode_stats<C> &stats = *(decode_stats<C> *)(shared + C::RING_BYTES + C::MERGE_BYTES);
   decode_place<C> &place = *(decode_place<C> *)(shared + C::PLACE);
   static_assert(sizeof place <= C::SMEM - C::PLACE, "room for the place");
-  const uint32_t ring = shared_address(shared) + threadIdx.x / 32 * (C::STAGES * C::UNIT_BYTES);
+  const int warp = threadIdx.x / 32;
+  const uint32_t ring = shared_address(shared) + warp / C::TEAM * (C::STAGES * C::UNIT_BYTES) +
+                        warp % C::TEAM * (C::KEYS * 128);
   const decode_slice slice = decode_cut_line<C>(a, (int *)buffer);
   if (slice.tiles == 0)
     return;
@@ -149,11 +164,11 @@ __global__ __launch_bounds__(C::THREADS,
     place = {decode_cursor<C>(a, slice), slice.cut, slice.at};
   __syncthreads(); /* and the slice is known to all: the buffer is free */
 
-  decode_rows<C> st;
+  ROWS st;
   int stage = 0;
   while (true) {
-    decode_head<C>(st, a, place.at, loader, buffer, ring, stage);
-    decode_leave<C>(st, a, place, buffer, stats);
+    decode_head(st, a, place.at, loader, buffer, ring, stage);
+    decode_leave(st, a, place, buffer, stats);
     if (place.at.left == 0)
       return;
     __syncthreads();
@@ -167,13 +182,15 @@ __global__ __launch_bounds__(C::THREADS,
 
 struct e4m3;
 
-template <class T, int D, int ROWS, int WARPS, int STAGES, int BLOCKS, class KV = T>
+template <class T, int D, int ROWS, int WARPS, int STAGES, int BLOCKS, class KV = T,
+          decode_form FORM = DECODE_ANY>
 constexpr decode_kernel decode_variant()
 {
   constexpr bool kv8 = same_type<KV, e4m3>::value;
-  using C = decode_config<T, kv8, D, ROWS, WARPS, STAGES, BLOCKS>;
-  return {T::dtype,        kv8 ? ATTN_KV_E4M3 : ATTN_KV_DTYPE, D, ROWS, C::TILE, BLOCKS, C::THREADS,
-          (size_t)C::SMEM, (const void *)decode_forward<C>};
+  using C = decode_config<T, kv8, D, ROWS, WARPS, STAGES, BLOCKS, FORM>;
+  return {
+      T::dtype,        kv8 ? ATTN_KV_E4M3 : ATTN_KV_DTYPE, D,   ROWS, C::TILE, BLOCKS, C::THREADS,
+      (size_t)C::SMEM, (const void *)decode_forward<C>,    FORM};
 }
 
 #endif

@@ -16,12 +16,26 @@
 #include "impl/cuda/decode/decode.h"
 #include "impl/cuda/mma.cuh"
 
+/* What the tensor cores multiply: what is there, but e4m3 is widened to fp16. */
+template <class T, bool KV8>
+struct decode_operand {
+  using type = T;
+};
+template <class T>
+struct decode_operand<T, true> {
+  using type = fp16;
+};
+
 /* Of a variant: T the type of queries and results, KV8 an e4m3 cache, ROWS packed queries. A unit
  * is what a warp loads and computes at once, a tile a unit for each warp. */
-template <class T, bool KV8_, int D_, int ROWS_, int WARPS_, int STAGES_, int BLOCKS_>
+template <class T, bool KV8_, int D_, int ROWS_, int WARPS_, int STAGES_, int BLOCKS_,
+          decode_form FORM_>
 struct decode_config {
   using elem = T;
+  using operand = typename decode_operand<T, KV8_>::type;
   static constexpr bool KV8 = KV8_;
+  static constexpr decode_form FORM = FORM_;
+  static constexpr int BOOST = KV8 ? 7 : 0; /* log2 of a factor of P: fp16 has few exponents */
   static constexpr int D = D_, ROWS = ROWS_, WARPS = WARPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int SIZE = KV8 ? 1 : 2;         /* bytes of an element of the cache */
@@ -30,6 +44,7 @@ struct decode_config {
   static constexpr int SUBS = KV8 && NB * DB < 16 ? 2 : 1; /* of 16 keys, in a unit */
   static constexpr int KEYS = 16 * SUBS, TILE = KEYS * WARPS;
   static constexpr int CHUNKS = D * SIZE / 16, STEP = 32 / CHUNKS; /* of a row; rows of a copy */
+  static constexpr int TEAM = 1, TEAMS = WARPS, PANEL = KEYS; /* each warp's units are its own */
   static constexpr int HALF_BYTES = KEYS * D * SIZE, UNIT_BYTES = 2 * HALF_BYTES; /* K, and V */
   static constexpr int RING_BYTES = WARPS * STAGES * UNIT_BYTES;
   static constexpr int MERGE_BYTES = WARPS * 8 * D * 4;
@@ -38,21 +53,42 @@ struct decode_config {
   static constexpr int SMEM = PLACE + 64;
   static constexpr int Q_AT = WARPS * ROWS * 16; /* in the merge's buffer, behind the views */
   static_assert(D * SIZE >= 128, "rows of whole panels");
-  static_assert(!SHARED_Q || Q_AT + ROWS * D * 2 <= MERGE_BYTES, "room for the queries");
+  static_assert(!SHARED_Q || Q_AT + ROWS * D * 2 + 64 <= MERGE_BYTES, "room for the queries");
   static_assert(TILE >= DECODE_MIN_TILE, "the host counts tiles of at least this many keys");
 };
+
+/* The arguments, with what the variant takes for granted as constants. */
+template <class C>
+__device__ __forceinline__ decode_args decode_known(const decode_args &given)
+{
+  decode_args a = given;
+  if (C::FORM == DECODE_ANY)
+    return a;
+  a.cu_seqlens_k = a.fold_q = a.fold_k = NULL;
+  a.prefix = NULL;
+  a.skip = a.fold = 0;
+  a.stash = a.options = a.alibi = false;
+  if (C::FORM == DECODE_PAGED) {
+    a.each = 0;
+    return a;
+  }
+  a.cu_seqlens_q = a.seqlens_k = a.block_table = NULL;
+  a.page = 0;
+  return a;
+}
 
 /* A sequence as its lengths in device memory say. */
 struct decode_seq {
   int sq, sk;
   int q_tiles, heads;   /* tiles of packed queries; KV heads times those */
   int first, tiles;     /* of the keys that its queries see; at least one, were it empty */
+  int toll;             /* as in the arguments */
   int64_t q_row, k_row; /* where it starts in packed tensors */
 
   /* Of a head, on the line. */
   __device__ __forceinline__ int length() const
   {
-    return DECODE_TOLL + tiles;
+    return toll + tiles;
   }
 };
 
@@ -63,6 +99,7 @@ __device__ __forceinline__ decode_seq decode_sequence(const decode_args &a, int 
   n.sq = a.sq;
   n.sk = a.sk;
   n.q_row = n.k_row = 0;
+  n.toll = a.toll;
   if (a.cu_seqlens_q) {
     n.q_row = a.cu_seqlens_q[s];
     n.sq = a.cu_seqlens_q[s + 1] - (int)n.q_row;
@@ -196,7 +233,8 @@ __device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, in
 {
   decode_slice s;
   s.tiles = 0;
-  int start = a.each ? cut_evenly(a, s) : cut_ragged<C>(a, s, scratch);
+  bool even = C::FORM == DECODE_EVEN || a.each;
+  int start = even ? cut_evenly(a, s) : cut_ragged<C>(a, s, scratch);
   if (s.tiles == 0)
     return s;
   decode_seq n = decode_sequence<C>(a, s.seq);
@@ -204,7 +242,7 @@ __device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, in
   s.head = set * a.gang + blockIdx.x;
   s.at += set * n.length();
   s.skip = start - s.at;
-  if (s.skip + s.tiles <= DECODE_TOLL)
+  if (s.skip + s.tiles <= a.toll)
     s.tiles = 0;
   return s;
 }
@@ -224,10 +262,10 @@ struct decode_cursor {
     seq = s.seq;
     head = s.head;
     decode_seq n = decode_sequence<C>(a, seq);
-    int until = min(n.tiles, s.skip + s.tiles - DECODE_TOLL);
-    tile = n.first + max(0, s.skip - DECODE_TOLL);
+    int until = min(n.tiles, s.skip + s.tiles - a.toll);
+    tile = n.first + max(0, s.skip - a.toll);
     end = n.first + until;
-    left = max(0, s.skip + s.tiles - n.length() - DECODE_TOLL);
+    left = max(0, s.skip + s.tiles - n.length() - a.toll);
   }
 
   __device__ __forceinline__ bool done() const

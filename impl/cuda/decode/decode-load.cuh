@@ -25,7 +25,7 @@ struct decode_loader {
   __device__ __forceinline__ decode_loader(const decode_args &a, const decode_slice &s) : at(a, s)
   {
     int c = threadIdx.x % 32 % C::CHUNKS;
-    to = tile_offset<C::KEYS>(threadIdx.x % 32 / C::CHUNKS, c);
+    to = tile_offset<C::PANEL>(threadIdx.x % 32 / C::CHUNKS, c);
     k_bytes = c * 16 < a.d * C::SIZE ? 16 : 0;
     v_bytes = c * 16 < a.dv * C::SIZE ? 16 : 0;
     enter(a);
@@ -52,7 +52,7 @@ struct decode_loader {
   /* Are the rows of a unit one distance apart? */
   static __device__ __forceinline__ bool regular(const decode_args &a)
   {
-    return a.page % C::KEYS == 0;
+    return C::FORM != DECODE_ANY || a.page % C::KEYS == 0;
   }
 
   static __device__ __forceinline__ int page_of(const decode_args &a, int key)

@@ -120,7 +120,7 @@ struct decode_output {
 
 /* m (log2) and l of each row, as each warp has them. */
 template <class C>
-using decode_stats = float2[C::WARPS][C::ROWS];
+using decode_stats = float2[C::TEAMS][C::ROWS];
 
 /* The warps' shares of a row: the common maximum and the sum under it. */
 template <class C>
@@ -128,10 +128,10 @@ __device__ __forceinline__ float2 joint_stats(const decode_stats<C> &stats, int 
 {
   float2 all = {-CUDART_INF_F, 0};
 #pragma unroll
-  for (int w = 0; w < C::WARPS; w++)
+  for (int w = 0; w < C::TEAMS; w++)
     all.x = fmaxf(all.x, stats[w][row].x);
 #pragma unroll
-  for (int w = 0; w < C::WARPS; w++)
+  for (int w = 0; w < C::TEAMS; w++)
     if (stats[w][row].x > -CUDART_INF_F)
       all.y += exp2_approx(stats[w][row].x - all.x) * stats[w][row].y;
   return all;
@@ -188,7 +188,7 @@ __device__ __forceinline__ void decode_state(const decode_rows<C> &st, decode_st
         sum += __shfl_xor_sync(~0u, sum, d);
       if (lane < 4)
         stats[threadIdx.x / 32][decode_query(nb, half)] =
-            make_float2(st.m[nb][half] * st.scale_log2, sum);
+            make_float2(st.m[nb][half] * st.scale_log2 - C::BOOST, sum);
     }
 }
 
@@ -265,11 +265,22 @@ __device__ __forceinline__ void decode_merge_quad(const decode_args &a, const de
                                                   int lanes, bool active)
 {
   using output = decode_output<C>;
+  constexpr int BATCH = 4; /* loads under way */
   decode_sum s = {-CUDART_INF_F, 0, {0, 0, 0, 0}};
   int n = active ? parts.count() : 0;
-  for (int i = threadIdx.x % lanes; i < n; i += lanes) {
-    float lse = __ldcg(output::part_lse(a, parts.part(i), row));
-    s.add(lse, 1, __ldcg((const float4 *)(output::part_o(a, parts.part(i), row) + c)));
+  for (int i = threadIdx.x % lanes; i < n; i += BATCH * lanes) {
+    float lse[BATCH];
+    float4 y[BATCH];
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      int part = parts.part(min(i + k * lanes, n - 1));
+      lse[k] = __ldcg(output::part_lse(a, part, row));
+      y[k] = __ldcg((const float4 *)(output::part_o(a, part, row) + c));
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH; k++)
+      if (i + k * lanes < n)
+        s.add(lse[k], 1, y[k]);
   }
   for (int d = lanes / 2; d; d /= 2) {
     float4 y = {__shfl_xor_sync(~0u, s.x.x, d), __shfl_xor_sync(~0u, s.x.y, d),

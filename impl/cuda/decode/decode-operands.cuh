@@ -3,9 +3,10 @@
  * decode-operands.cuh - cuda/decode: what the tensor cores take, from a unit of keys and values in
  * shared memory.
  *
- * An e4m3 cache is widened to the queries' type on the way from shared memory to the tensor cores,
- * exactly; a lane then holds bytes 4t ... 4t + 3 of a row of K, which as columns of the head
- * dimension may come in any order, so long as Q's come in the same.
+ * An e4m3 cache is widened to fp16 on the way from shared memory to the tensor cores, exactly,
+ * whatever the queries are, for Hopper has an instruction for that; a lane then holds bytes 4t ...
+ * 4t + 3 of a row of K, which as columns of the head dimension may come in any order, so long as
+ * Q's come in the same.
  */
 #ifndef IMPL_CUDA_DECODE_OPERANDS_CUH
 #define IMPL_CUDA_DECODE_OPERANDS_CUH
@@ -20,46 +21,38 @@ __device__ __forceinline__ uint32_t transpose(uint32_t x)
   return y;
 }
 
-/* x y + z on pairs. */
-template <class T>
-__device__ __forceinline__ uint32_t fma2(uint32_t x, uint32_t y, uint32_t z)
+/* Two e4m3 numbers as a pair of fp16; exact, and NaN stays NaN. */
+__device__ __forceinline__ uint32_t widen(uint16_t x)
 {
-  uint32_t r;
-  if constexpr (same_type<T, bf16>::value)
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(z));
-  else
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(z));
-  return r;
-}
-
-/* Two e4m3 numbers in the upper bytes of x's halves, as a pair of T; exact, and NaN stays NaN. The
- * exponent is moved to its place and the number multiplied by what the two biases differ by. `past`
- * takes the code of NaN, and no other, beyond the range of T; infinity times 0 is NaN. */
-template <class T>
-__device__ __forceinline__ uint32_t widen(uint32_t x)
-{
-  constexpr bool bf = same_type<T, bf16>::value;
-  constexpr uint32_t bias = bf ? 0x7b807b80 : 0x5c005c00; /* 2^120, 2^8 */
-  constexpr uint32_t past = bf ? 0x7b0c7b0c : 0x58805880; /* 1.09375 x 2^119, 1.125 x 2^7 */
-  uint32_t magnitude = bf ? x >> 4 & 0x07f007f0 : x >> 1 & 0x3f803f80;
-  uint32_t y = fma2<T>(x & 0x80008000 | magnitude, bias, 0x80008000);
-  return fma2<T>(fma2<T>(y, past, 0), 0, y);
+  uint32_t y;
+#if __CUDA_ARCH__ >= 890
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"(x));
+#else
+  /* The exponent is moved to its place and the number multiplied by what the two biases differ by.
+   * `past` takes the code of NaN, and no other, beyond the range; infinity times 0 is NaN. */
+  constexpr uint32_t bias = 0x5c005c00, past = 0x58805880; /* 2^8, 1.125 x 2^7 */
+  uint32_t z = __byte_perm(x, 0, 0x1404);
+  asm("{\n.reg .b32 t;\n"
+      "fma.rn.f16x2 %0, %1, %2, %4;\n"
+      "fma.rn.f16x2 t, %0, %3, %5;\n"
+      "fma.rn.f16x2 %0, t, %5, %0;\n}"
+      : "=&r"(y)
+      : "r"(z & 0x80008000 | (z >> 1 & 0x3f803f80)), "r"(bias), "r"(past), "r"(0x80008000), "r"(0));
+#endif
+  return y;
 }
 
 /* Four bytes of a row: the pairs 0, 1 and 2, 3. */
-template <class T>
 __device__ __forceinline__ void widen_row(uint32_t &a, uint32_t &b, uint32_t x)
 {
-  a = widen<T>(__byte_perm(x, 0, 0x1404));
-  b = widen<T>(__byte_perm(x, 0, 0x3424));
+  a = widen((uint16_t)x);
+  b = widen((uint16_t)(x >> 16));
 }
 
 /* Two bytes of each of two rows: the pairs 0, 2 and 1, 3. */
-template <class T>
 __device__ __forceinline__ void widen_columns(uint32_t &a, uint32_t &b, uint32_t x)
 {
-  a = widen<T>(__byte_perm(x, 0, 0x2404));
-  b = widen<T>(__byte_perm(x, 0, 0x3414));
+  widen_row(a, b, __byte_perm(x, 0, 0x3120));
 }
 
 /* 16 keys x 16 columns of K at step s of the head dimension. k: this lane's first address. */
@@ -71,8 +64,8 @@ __device__ __forceinline__ void decode_k(uint32_t (&x)[2][4], uint32_t k, int s)
     ldmatrix(r, (k ^ (s % 8 * 16)) + s / 8 * (C::KEYS * 128));
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      widen_row<typename C::elem>(x[i][0], x[i][2], r[2 * i]);
-      widen_row<typename C::elem>(x[i][1], x[i][3], r[2 * i + 1]);
+      widen_row(x[i][0], x[i][2], r[2 * i]);
+      widen_row(x[i][1], x[i][3], r[2 * i + 1]);
     }
   } else {
     ldmatrix(x[0], (k ^ (s % 4 * 32)) + s / 4 * (C::KEYS * 128));
@@ -88,8 +81,8 @@ __device__ __forceinline__ void decode_v(uint32_t (&x)[2][4], uint32_t v, int s)
     ldmatrix_trans(r, (v ^ (s % 8 * 16)) + s / 8 * (C::KEYS * 128));
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      widen_columns<typename C::elem>(x[i][0], x[i][1], r[2 * i]);
-      widen_columns<typename C::elem>(x[i][2], x[i][3], r[2 * i + 1]);
+      widen_columns(x[i][0], x[i][1], r[2 * i]);
+      widen_columns(x[i][2], x[i][3], r[2 * i + 1]);
     }
   } else {
     ldmatrix_trans(x[0], (v ^ (s % 4 * 32)) + s / 4 * (C::KEYS * 128));

@@ -15,6 +15,7 @@
 #include <math_constants.h>
 
 #include "impl/cuda/decode/decode-operands.cuh"
+#include "impl/cuda/decode/decode-queries.cuh"
 
 /* What a warp carries along the keys of a head, and what it needs to know of it. */
 template <class C>
@@ -28,69 +29,6 @@ struct decode_rows {
   float raw_scale;
   int clean_begin, clean_end; /* keys in between need no mask */
 };
-
-/* What a row sees, for the units that need to know; in shared memory. */
-struct decode_view {
-  int diagonal;   /* key that ALiBi counts from */
-  int begin, end; /* keys that it sees */
-  float slope;    /* ALiBi */
-};
-
-/* A row of packed queries. */
-struct decode_row {
-  int head, query; /* of the sequence */
-
-  __device__ __forceinline__ decode_row(const decode_args &a, int kv_head, int row)
-  {
-    query = row / a.group;
-    head = kv_head * a.group + row - query * a.group;
-  }
-};
-
-__device__ __forceinline__ int64_t query_offset(const decode_args &a, const attn_tensor &t, int seq,
-                                                int64_t row, int head)
-{
-  if (a.fold)
-    return row / a.fold * t.sb + row % a.fold * t.ss + head * t.sh;
-  return seq * t.sb + row * t.ss + head * t.sh;
-}
-
-/* A query of a folded pass becomes its sequence's: n has that one's queries and all of its keys. */
-__device__ __forceinline__ void decode_unfold(const decode_args &a, decode_seq &n, int &query)
-{
-  int s = query / a.fold, end = a.folded;
-  if (a.fold_q)
-    while (end - s > 1) {
-      int middle = (s + end) / 2;
-      bool behind = a.fold_q[middle] <= query;
-      s = behind ? middle : s;
-      end = behind ? end : middle;
-    }
-  int from = a.fold_q ? a.fold_q[s] : s * a.fold;
-  n.sq = a.fold_q ? a.fold_q[s + 1] - from : a.fold;
-  n.sk = a.fold_k[s];
-  query -= from;
-}
-
-/* ALiBi slope of a query head. */
-__device__ __forceinline__ float decode_slope(int hq, int head)
-{
-  int pow2 = 1;
-  while (pow2 * 2 <= hq)
-    pow2 *= 2;
-  return head < pow2 ? exp2f(-8.0f * (head + 1) / pow2)
-                     : exp2f(-4.0f * (2 * (head - pow2) + 1) / pow2);
-}
-
-/* Q's operands come in the order of the columns of K's: of an e4m3 cache, pair 2t + c of a step's
- * eight is pair t of operand c, else pair 4c + t. */
-template <class C>
-__device__ __forceinline__ const char *q_row(const decode_args &a, const decode_seq &n, int seq,
-                                             int kv_head, int row)
-{
-  decode_row r(a, kv_head, row);
-  return (const char *)a.q.data + 2 * query_offset(a, a.q, seq, n.q_row + r.query, r.head);
-}
 
 /* Q of the row, this lane's columns; zeros where there is no row. */
 template <class C>
@@ -107,35 +45,21 @@ __device__ __forceinline__ void decode_load_q(decode_rows<C> &st, const decode_a
     }
 }
 
-/* Q of all rows into shared memory, all threads of the block together. */
+/* The queries in registers; what scores are to be multiplied with. */
 template <class C>
-__device__ __forceinline__ void decode_share_q(decode_rows<C> &st, const decode_args &a,
-                                               const decode_cursor<C> &at, const decode_seq &n,
-                                               unsigned char *to)
+__device__ __forceinline__ float decode_fit_q(decode_rows<C> &st)
 {
-  int kv_head = at.head / n.q_tiles, row0 = at.head % n.q_tiles * C::ROWS, lane = threadIdx.x % 32;
-  for (int i = threadIdx.x; i < C::ROWS * C::D / 2; i += C::THREADS) {
-    int row = i / (C::D / 2), pair = i % (C::D / 2), u = pair % 8;
-    uint32_t x = 0;
-    if (row0 + row < n.sq * a.group && 2 * pair < a.d)
-      x = *(const uint32_t *)(q_row<C>(a, n, at.seq, kv_head, row0 + row) + 4 * pair);
-    u = C::KV8 ? u % 2 * 4 + u / 2 : u;
-    *(uint32_t *)(to + tile_offset<C::ROWS>(row, pair / 8 * 2 + u / 4) + u % 4 * 4) = x;
+  decode_fit fit;
+#pragma unroll
+  for (int i = 0; i < C::DB * C::NB * 2; i++)
+    fit.see(st.q[i / 2 / C::NB][i / 2 % C::NB][i % 2]);
+  fit.agree();
+#pragma unroll
+  for (int i = 0; i < C::DB * C::NB * 2; i++) {
+    uint32_t &x = st.q[i / 2 / C::NB][i / 2 % C::NB][i % 2];
+    x = fit.apply(x);
   }
-  st.q_at = shared_address(to) + tile_offset<C::ROWS>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
-  __syncthreads();
-}
-
-__device__ __forceinline__ decode_view decode_view_of(const decode_args &a, const decode_seq &n,
-                                                      const decode_row &r)
-{
-  decode_seq own = n;
-  int query = r.query;
-  if (a.fold)
-    decode_unfold(a, own, query);
-  int i = query + (a.bottom_right ? own.sk - own.sq : 0);
-  return {query + own.sk - own.sq, max(i - a.left, a.skip), min(n.sk, i + a.right + 1),
-          a.alibi ? decode_slope(a.hq, r.head) : 0};
+  return fit.inverse();
 }
 
 /* views: of the rows, this warp's own; queries: where those of all warps are shared. */
@@ -164,9 +88,18 @@ __device__ __forceinline__ void decode_begin(decode_rows<C> &st, const decode_ar
     for (int db = 0; db < C::DB; db++)
       st.o[db][nb][0] = st.o[db][nb][1] = st.o[db][nb][2] = st.o[db][nb][3] = 0;
   }
-  if constexpr (C::SHARED_Q)
-    decode_share_q<C>(st, a, at, n, queries);
+  float fit = 1;
+  if constexpr (C::SHARED_Q) {
+    int lane = threadIdx.x % 32;
+    fit = decode_share_q<C>(a, at, n, queries);
+    st.q_at =
+        shared_address(queries) + tile_offset<C::ROWS>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    __syncthreads();
+  } else if constexpr (decode_fits<C>) {
+    fit = decode_fit_q<C>(st);
+  }
   float keys = C::KV8 ? a.k_scale[kv_head] : 1;
+  keys *= fit;
   st.raw_scale = a.raw_scale * keys;
   st.scale_log2 = a.options ? a.scale_log2 : a.scale_log2 * keys;
   st.threshold = a.options ? a.threshold : a.threshold / keys;
@@ -223,8 +156,8 @@ __device__ __forceinline__ void decode_qk(decode_scores<C> &s, const decode_rows
         decode_q<C>(q, st, step + i);
 #pragma unroll
         for (int nb = 0; nb < C::NB; nb++)
-          mma<typename C::elem>(C::NB == 1 && (step + i) % 2 ? odd[nb] : s[sub][nb], x[i], q[nb][0],
-                                q[nb][1]);
+          mma<typename C::operand>(C::NB == 1 && (step + i) % 2 ? odd[nb] : s[sub][nb], x[i],
+                                   q[nb][0], q[nb][1]);
       }
     }
     if (C::NB == 1)
@@ -338,13 +271,14 @@ __device__ __forceinline__ void decode_p(uint32_t (&p)[C::NB][2], decode_rows<C>
     float x[4];
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-      float m = st.m[nb][e % 2], shift = m == -CUDART_INF_F ? 0 : m * st.scale_log2;
+      float m = st.m[nb][e % 2];
+      float shift = m == -CUDART_INF_F ? 0 : m * st.scale_log2 - C::BOOST;
       x[e] = exp2_approx(fmaf(s[nb][e], st.scale_log2, -shift));
     }
     st.l[nb][0] += x[0] + x[2];
     st.l[nb][1] += x[1] + x[3];
-    p[nb][0] = transpose(pack<typename C::elem>(x[0], x[1]));
-    p[nb][1] = transpose(pack<typename C::elem>(x[2], x[3]));
+    p[nb][0] = transpose(pack<typename C::operand>(x[0], x[1]));
+    p[nb][1] = transpose(pack<typename C::operand>(x[2], x[3]));
   }
 }
 
@@ -365,7 +299,7 @@ __device__ __forceinline__ void decode_pv(decode_rows<C> &st, const decode_score
       for (int i = 0; i < PACE; i++)
 #pragma unroll
         for (int nb = 0; nb < C::NB; nb++)
-          mma<typename C::elem>(st.o[db + i][nb], x[i], p[nb][0], p[nb][1]);
+          mma<typename C::operand>(st.o[db + i][nb], x[i], p[nb][0], p[nb][1]);
     }
   }
 }

@@ -11,6 +11,8 @@
 
 #include "impl/cuda/decode/decode.h"
 
+#define FULL 10 /* a tenth of the blocks may have nothing to do */
+
 static const char *refuse_sizes(const struct attn_problem *p)
 {
   int64_t lane = 16 / (int64_t)attn_dtype_size(attn_problem_kv_type(p));
@@ -97,6 +99,7 @@ static void plan_args(const struct attn_problem *p, struct decode_args *a)
       .d = (int32_t)p->d,
       .dv = (int32_t)p->dv,
       .page = (int32_t)p->page,
+      .toll = DECODE_TOLL,
       .options = p->softcap > 0 || p->alibi,
       .alibi = p->alibi,
       .raw_scale = (float)scale,
@@ -139,29 +142,60 @@ static int plan_grid(struct decode_plan *q, const struct attn_device *dev)
   return ATTN_OK;
 }
 
-/* As many heads side by side as leave few blocks without a gang. All sequences have a multiple of
- * these heads. */
-static int32_t gang_of(const struct attn_problem *p, const struct decode_plan *q)
+/* Tiles that queries of a sequence see, if its lengths are the problem's. */
+static int32_t tiles_seen(const struct decode_args *a, int32_t tile)
 {
-  bool ragged = p->nruns && !q->args.fold;
-  int32_t heads = ragged ? (int32_t)p->hkv : q->args.heads, n = DECODE_GANG;
-  while (heads % n || (unsigned)n > q->blocks || q->blocks % (unsigned)n * 50 > q->blocks)
+  int32_t diagonal = a->bottom_right ? a->sk - a->sq : 0;
+  int32_t lo = diagonal - a->left, hi = a->sq + diagonal + a->right;
+  lo = lo > a->skip ? lo : a->skip;
+  hi = hi < a->sk ? hi : a->sk;
+  return hi > lo ? (hi + tile - 1) / tile - lo / tile : 1;
+}
+
+/* Slices, at most so many, that end where sets of heads do, or of which as many make each set:
+ * then no block has more than one part of a head, or none. */
+static int32_t whole_slices(int32_t sets, int32_t most, int32_t length)
+{
+  int32_t n = sets < most ? most / sets : most;
+  while ((sets < most ? length : sets) % n)
     n--;
-  return n;
+  return sets < most ? sets * n : n;
+}
+
+/* As many heads side by side, of which all sequences have a multiple, as leave few blocks without a
+ * gang. Where all have equal lengths, as far as the host knows, slices that fit their heads matter
+ * more than a few blocks. */
+static int32_t plan_gang(const struct attn_problem *p, struct decode_plan *q, int32_t tiles)
+{
+  struct decode_args *a = &q->args;
+  bool ragged = p->nruns && !a->fold;
+  int32_t blocks = (int32_t)q->blocks, heads = ragged ? (int32_t)p->hkv : a->heads;
+  for (int32_t n = DECODE_GANG; n > 0 && !ragged; n--) {
+    if (heads % n || n > blocks)
+      continue;
+    int32_t slices = whole_slices(a->b * (heads / n), blocks / n, tiles);
+    if ((int64_t)slices * n * FULL < (int64_t)blocks * (FULL - 1))
+      continue;
+    a->gang = n;
+    a->toll = 0;
+    return slices;
+  }
+  a->gang = DECODE_GANG;
+  while (heads % a->gang || a->gang > blocks || blocks % a->gang * 50 > blocks)
+    a->gang--;
+  return blocks / a->gang;
 }
 
 /* Where lengths are the problem's and not in device memory, the cut is too. */
 static void plan_cut(const struct attn_problem *p, struct decode_plan *q)
 {
   struct decode_args *a = &q->args;
-  int32_t diagonal = a->bottom_right ? a->sk - a->sq : 0, t = q->kernel->tile;
-  int32_t lo = diagonal - a->left, hi = a->sq + diagonal + a->right;
-  lo = lo > 0 ? lo : 0;
-  hi = hi < a->sk ? hi : a->sk;
+  int32_t tiles = tiles_seen(a, q->kernel->tile), slices = plan_gang(p, q, tiles);
+  q->blocks = (unsigned)(slices * a->gang);
   if (!a->fold && (p->nruns || p->page))
     return;
-  a->each = a->heads / a->gang * (DECODE_TOLL + (hi > lo ? (hi + t - 1) / t - lo / t : 1));
-  int32_t total = a->b * a->each, slices = (int32_t)q->blocks / a->gang;
+  a->each = a->heads / a->gang * (a->toll + tiles);
+  int32_t total = a->b * a->each;
   slices = slices < total ? slices : total;
   a->cut = (struct decode_cut){slices, total / slices, total % slices};
 }
@@ -197,7 +231,6 @@ int attn_decode_prepare(const struct attn_problem *p, const struct attn_device *
   int status = plan_grid(q, dev);
   if (status)
     return status;
-  a->gang = gang_of(p, q);
   plan_cut(p, q);
   size_t bytes = (size_t)a->b * (size_t)a->heads * sizeof(int32_t);
   if (cudaMalloc((void **)&a->arrived, bytes))

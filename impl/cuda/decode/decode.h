@@ -35,6 +35,7 @@ struct decode_args {
   int32_t each;
   uint32_t page_inverse; /* key / page is key * page_inverse >> page_shift */
   int32_t page_shift;
+  int32_t toll;   /* tiles that the beginning and the end of a head count as */
   int32_t gang;   /* neighbouring heads that as many blocks read side by side */
   int32_t skip;   /* keys at the start that another pass sees to */
   int32_t fold;   /* all queries are one sequence's, of so many each in the tensors; or 0 */
@@ -54,6 +55,14 @@ struct decode_args {
   int32_t heads;    /* of a sequence: KV heads times tiles of packed queries, at most */
 };
 
+/* What a variant may take for granted, so that its code is short: caches are cold when it starts.
+ */
+enum decode_form {
+  DECODE_ANY,
+  DECODE_EVEN,  /* a contiguous cache, equal lengths, neither softcap nor ALiBi, all keys */
+  DECODE_PAGED, /* pages of whole units, neither softcap nor ALiBi, all keys */
+};
+
 /* One compiled variant. */
 struct decode_kernel {
   enum attn_dtype dtype;
@@ -65,11 +74,13 @@ struct decode_kernel {
   int threads;
   size_t smem;
   const void *func; /* of one argument, struct decode_args */
+  enum decode_form form;
+  bool wide; /* for many rows; of Hopper's own instructions */
 };
 
 /* Each ends with func == NULL. */
 extern const struct decode_kernel attn_decode_d64[], attn_decode_d128[], attn_decode_d256[],
-    attn_decode_e4m3[];
+    attn_decode_e4m3[], attn_decode_sm90[];
 
 /* ---- the host half, for cuda/cascade too (decode.c, decode-variants.c) ----------------------- */
 

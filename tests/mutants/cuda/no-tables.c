@@ -9,6 +9,8 @@
 #include "impl/cuda/sm90-forward/flash-sm90.h"
 
 const struct decode_kernel attn_decode_d128[1], attn_decode_d256[1];
+/* compiled for Hopper */
+__attribute__((weak)) const struct decode_kernel attn_decode_sm90[1];
 const struct flash_sm80_kernel attn_flash_sm80_d128[1], attn_flash_sm80_d256[1];
 const struct flash_bwd_sm80_kernel attn_flash_bwd_sm80_d128[1], attn_flash_bwd_sm80_d256[1];
 const struct sm90_kernel attn_flash_sm90_d128[1], attn_flash_sm90_d256[1],

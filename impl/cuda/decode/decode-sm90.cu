@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decode-sm90.cu - cuda/decode: many queries of a KV head, on Hopper.
+ */
+#include "config.h"
+
+#include "impl/cuda/decode/decode-wide.cuh"
+
+const struct decode_kernel attn_decode_sm90[] = {
+    decode_wide_variant<bf16, __nv_bfloat16, 64, 6, DECODE_ANY>(),
+    decode_wide_variant<bf16, __nv_bfloat16, 64, 6, DECODE_EVEN>(),
+    decode_wide_variant<bf16, __nv_bfloat16, 64, 6, DECODE_PAGED>(),
+    decode_wide_variant<fp16, __half, 64, 6, DECODE_ANY>(),
+    decode_wide_variant<fp16, __half, 64, 6, DECODE_EVEN>(),
+    decode_wide_variant<fp16, __half, 64, 6, DECODE_PAGED>(),
+    decode_wide_variant<bf16, __nv_bfloat16, 128, 3, DECODE_ANY>(),
+    decode_wide_variant<bf16, __nv_bfloat16, 128, 3, DECODE_EVEN>(),
+    decode_wide_variant<bf16, __nv_bfloat16, 128, 3, DECODE_PAGED>(),
+    decode_wide_variant<fp16, __half, 128, 3, DECODE_ANY>(),
+    decode_wide_variant<fp16, __half, 128, 3, DECODE_EVEN>(),
+    decode_wide_variant<fp16, __half, 128, 3, DECODE_PAGED>(),
+    {},
+};
