@@ -8,7 +8,7 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-split.cuh"
 
 template <class T, int DROP = 0>
-using tile = bwd90_split<T, 128, 64, 24, 240, BWD90_EARLY | BWD90_SCORE | DROP>;
+using tile = bwd90_split<T, 128, 64, 24, 240, BWD90_EARLY | BWD90_SCORE | BWD90_FIRSTS | DROP>;
 
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d128_options[] = {
     bwd90_split_row<tile<__nv_bfloat16>>("64x128", BWD90_ALL),

@@ -9,20 +9,26 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-split.cuh"
 
 template <class T>
-using narrow = bwd90_split<T, 128, 64, 24, 240, BWD90_EARLY | BWD90_MID>;
+using narrow = bwd90_split<T, 128, 64, 24, 240, BWD90_EARLY | BWD90_MID | BWD90_FIRSTS>;
+template <class T, int FLAGS>
+using wide = bwd90_split<T, 128, 80, 24, 240, FLAGS>;
 template <class T>
-using wide = bwd90_split<T, 128, 80, 24, 240>;
+using few = wide<T, BWD90_FIRSTS>;
 template <class T>
-using full = bwd90_split<T, 128, 80, 24, 240, BWD90_FULL>;
+using many = wide<T, BWD90_AHEAD>;
+template <class T>
+using turns = wide<T, BWD90_BY_TURNS>;
 
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d128[] = {
     bwd90_split_row<narrow<__nv_bfloat16>>("64x128", BWD90_SHORT),
     bwd90_split_row<narrow<__half>>("64x128", BWD90_SHORT),
-    bwd90_spread(bwd90_split_row<wide<__nv_bfloat16>>("80x128-spread", BWD90_EQUAL)),
-    bwd90_spread(bwd90_split_row<wide<__half>>("80x128-spread", BWD90_EQUAL)),
-    bwd90_split_row<full<__nv_bfloat16>>("80x128-full", BWD90_EQUAL_LONG),
-    bwd90_split_row<full<__half>>("80x128-full", BWD90_EQUAL_LONG),
-    bwd90_split_row<wide<__nv_bfloat16>>("80x128", BWD90_ALL & ~(BWD90_SHORT | BWD90_UNMASKED)),
-    bwd90_split_row<wide<__half>>("80x128", BWD90_ALL & ~(BWD90_SHORT | BWD90_UNMASKED)),
+    bwd90_spread(bwd90_split_row<few<__nv_bfloat16>>("80x128-spread", BWD90_EQUAL_FEW)),
+    bwd90_spread(bwd90_split_row<few<__half>>("80x128-spread", BWD90_EQUAL_FEW)),
+    bwd90_split_row<few<__nv_bfloat16>>("80x128", BWD90_FEW),
+    bwd90_split_row<few<__half>>("80x128", BWD90_FEW),
+    bwd90_split_row<many<__nv_bfloat16>>("80x128-ahead", BWD90_MANY | BWD90_EQUAL_MANY),
+    bwd90_split_row<many<__half>>("80x128-ahead", BWD90_MANY | BWD90_EQUAL_MANY),
+    bwd90_split_row<turns<__nv_bfloat16>>("80x128-turns", BWD90_ROTATED | BWD90_ORDERED),
+    bwd90_split_row<turns<__half>>("80x128-turns", BWD90_ROTATED | BWD90_ORDERED),
     {},
 };

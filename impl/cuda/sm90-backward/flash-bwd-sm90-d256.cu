@@ -9,7 +9,7 @@
 extern "C" const bwd90_kernel attn_flash_bwd_sm90_d256[] = {
     bwd90_spread(bwd90_roles_row<__nv_bfloat16>("one-pass-spread", BWD90_UNMASKED)),
     bwd90_spread(bwd90_roles_row<__half>("one-pass-spread", BWD90_UNMASKED)),
-    bwd90_roles_row<__nv_bfloat16>("one-pass", BWD90_SHORT | BWD90_LONG),
-    bwd90_roles_row<__half>("one-pass", BWD90_SHORT | BWD90_LONG),
+    bwd90_roles_row<__nv_bfloat16>("one-pass", BWD90_SHORT | BWD90_FEW | BWD90_MANY),
+    bwd90_roles_row<__half>("one-pass", BWD90_SHORT | BWD90_FEW | BWD90_MANY),
     {},
 };

@@ -195,10 +195,11 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
   }
   if (!C::DQ_ADDED)
     return;
-  int32_t *states = p.turns ? p.turns : p.firsts;
+  int32_t *states = p.turns ? p.turns : p.firsts ? p.firsts : p.zeroed;
   if (states && t < BWD90_TURNS)
     states[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
-  if (states && bwd90_sees(p, r, C::KM))
+  if (p.zeroed ? !bwd90_zeroed_before(p, r.seq, r.head / p.group)
+               : states && bwd90_sees(p, r, C::KM))
     return;
   float4 *acc = (float4 *)(p.dqacc + (int64_t)r.acc * C::D);
 #pragma unroll
@@ -294,6 +295,7 @@ static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
           0,
           C::SCORE,
           C::DROP,
+          C::AHEAD,
           C::FIRSTS,
           false,
           false,
@@ -304,7 +306,7 @@ static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
  * at different query blocks, and do not meet at the same dQ. */
 static inline bwd90_kernel bwd90_spread(bwd90_kernel k)
 {
-  k.unmasked = k.spread = true;
+  k.only = k.spread = true;
   return k;
 }
 

@@ -20,7 +20,8 @@
  * halves of 64 columns, the first beside dK: 386, 385.  A step moves 64 KB of Q and dO from L2 and
  * adds 64 KB of dQ there, which is what bounds it.  Without a mask, key blocks that start at
  * different query blocks: sequence 2k 419 beside 413, 8k 478 beside 468, 16k 485 beside 479 (1.14,
- * 1.27, 1.29 of cuDNN's).  Stores of the first instead of zeroes: 401, 448, 454.
+ * 1.27, 1.29 of cuDNN's).  Stores of the first instead of zeroes: 401, 448, 454.  Zeroes beside the
+ * products (flash-bwd-sm90-load.cuh): 2k 425 beside 416, causal 364 beside 360.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_ROLES_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_ROLES_CUH
@@ -31,10 +32,11 @@
 template <class T_, int PREGS_, int CREGS_, bool DQ_ADDED_, bool SCORE_ = false, bool DROP_ = false>
 struct bwd90_roles {
   typedef T_ T;
-  static constexpr bool CLAIMS = !SCORE_, FIRSTS = false;
+  static constexpr bool CLAIMS = !SCORE_, FIRSTS = false, AHEAD = CLAIMS && DQ_ADDED_;
   static constexpr bool DQ_ADDED = DQ_ADDED_, SCORE = SCORE_, DROP = DROP_;
   static constexpr bool DQ_ROWS = false, DQ_SWAPPED = false;
   static constexpr int D = 256, KM = 64, KN = 64, THREADS = 384;
+  static constexpr int KSLOTS = 1, SLOT_BYTES = 0;
   static constexpr int QSTAGES = 2, DOSTAGES = 2, DSSTAGES = 2, PSTAGES = DQ_ADDED ? 1 : 2;
   static constexpr int PREGS = PREGS_, CREGS = CREGS_;
   static constexpr int DQN = 128, PANEL = 64 * 128;
@@ -55,7 +57,8 @@ struct bwd90_roles {
   static constexpr int DS_FULL = DO_EMPTY + 8 * DOSTAGES, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
   static constexpr int P_FULL = DS_EMPTY + 8 * DSSTAGES, P_EMPTY = P_FULL + 8 * PSTAGES;
   static constexpr int TILE = (P_EMPTY + 8 * PSTAGES + 15) / 16 * 16;
-  static constexpr int SMEM = TILE + 2 * BWD90_TILE_BYTES;
+  static constexpr int ZERO = TILE + 3 * BWD90_TILE_BYTES, ZEROES = AHEAD ? 1024 : 0;
+  static constexpr int SMEM = ZERO + ZEROES;
   /* Operands of S, dV, dP, dK; P there and back; Q and dO from TMA; dS, and operands of dQ. */
   static constexpr int STEP_SMEM = 2 * K_BYTES + 4 * Q_BYTES + 2 * P_BYTES + 2 * Q_BYTES +
                                    (DQ_ADDED ? 3 * DS_BYTES + K_BYTES : 0);

@@ -5,8 +5,14 @@
  *
  * Of few keys nobody zeroes the accumulator: the first who comes to a part of it stores, and the
  * others, who would add, wait until that is there; without a mask they no longer ask once it is
- * there for all queries of the head.  By turns a thread awaits its turn before its dQ: 2 to 3 % at
- * sequence 8k, against the other order.
+ * there for all queries of the head.
+ *
+ * By turns a thread awaits its turn before its dQ: 2 to 3 % at sequence 8k, against the other
+ * order. While its dQ is on its way it computes the next turn and asks whether that has come; key
+ * blocks start 4 query blocks apart, with those of other heads beside them (plan_rotation() in
+ * flash-bwd-sm90.c); and kernels that know only one of both ways are faster.  With all three, TF/s
+ * beside those before and without an order, sequence 8k: head_dim 64 515, 451, 601; causal 513,
+ * 493, 569; head_dim 128 600, 548, 678; causal 562, 543, 627.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_SPLIT_DQ_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_SPLIT_DQ_CUH
@@ -22,7 +28,7 @@ SM90_DEV void bwd90_issue_dq(const bwd90_lane &w, float (&dQ)[C::DQN / 2], int i
   const uint32_t ds = w.smem + C::DS0 + (i & 1) * C::DS_BYTES;
   const uint32_t a = rederive(desc_lo(ds + (C::DQ_ROWS ? w.wg * 8192 : 0), 0));
   const uint32_t half = C::DQ_ROWS ? 0 : C::D == 64 ? 64 : C::KN * 128;
-  const uint32_t b = rederive(desc_lo(w.smem + C::K0 + w.wg * half, C::KN * 128));
+  const uint32_t b = rederive(desc_lo(w.smem + C::K0 + w.slot + w.wg * half, C::KN * 128));
   mbar_wait(w.smem + C::DS_FULL + 8 * (i & 1), i >> 1 & 1);
   undefine(dQ);
   wgmma_fence();
@@ -103,25 +109,37 @@ SM90_DEV void bwd90_sent(uint32_t smem, int part)
   mbar_arrive(smem + C::DQ_EMPTY + 8 * part);
 }
 
-/* 64 rows x DQN, which are there, in an order that is the same every time. */
+/* 64 rows x DQN, which are there, in an order that is the same every time; turn: if it has come.
+ * Result: the turn of the next step, if it has come, which is asked for while this is on its way.
+ */
 template <class C>
-SM90_DEV void bwd90_write_by_turns(uint32_t smem, const volatile bwd90_tile *t,
-                                   const bwd90_params &p, int acc, int m, int part, int i)
+SM90_DEV int bwd90_write_by_turns(uint32_t smem, const volatile bwd90_tile *t,
+                                  const bwd90_params &p, int acc, int m, int part, int i, int turn)
 {
   const uint32_t in = smem + C::DQ0 + part * 64 * C::DQN * 4;
-  const int turn = bwd90_turn(p, t, m, C::KM, C::KN);
-  bwd90_await_turn(bwd90_state<C>(p.turns, acc, m, part), turn);
-  mbar_wait(smem + C::DQ_FULL + 8 * part, i % 2);
-  if (turn > 0) {
+  if (turn < 0) {
+    turn = bwd90_turn(p, t, m, C::KM, C::KN);
+    bwd90_await_turn(bwd90_state<C>(p.turns, acc, m, part), turn);
     fence_proxy_async_all();
-    bulk_add(bwd90_out<C>(p, acc, m, part), in, 64 * C::DQN * 4);
-  } else {
-    bulk_store(bwd90_out<C>(p, acc, m, part), in, 64 * C::DQN * 4);
   }
+  mbar_wait(smem + C::DQ_FULL + 8 * part, i % 2);
+  if (turn > 0)
+    bulk_add(bwd90_out<C>(p, acc, m, part), in, 64 * C::DQN * 4);
+  else
+    bulk_store(bwd90_out<C>(p, acc, m, part), in, 64 * C::DQN * 4);
   bwd90_sent<C>(smem, part);
+  turn = -1;
+  if (i < t->last) {
+    const int next = m + 1 < t->hi ? m + 1 : t->lo;
+    turn = bwd90_turn(p, t, next, C::KM, C::KN);
+    if (ld_acquire(bwd90_state<C>(p.turns, acc + (next == t->start ? p.acc_sh : 0), next, part)) !=
+        turn)
+      turn = -1;
+  }
   bulk_wait<0>();
   fence_proxy_async_all();
   red_release(bwd90_state<C>(p.turns, acc, m, part), 1);
+  return turn;
 }
 
 /* How many query blocks of the head whose first padded row is acc have been stored. */
@@ -173,11 +191,12 @@ SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const 
                              int part)
 {
   int m = t->start, acc = t->acc;
-  bool stored = !p.firsts;
+  int turn = -1;
+  bool stored = !C::FIRSTS || !p.firsts;
 #pragma unroll 1
   for (int i = t->first; i <= t->last; i++) {
-    if (!C::FULL && p.turns) {
-      bwd90_write_by_turns<C>(smem, t, p, acc, m, part, i);
+    if (C::TURNS || C::SCORE && p.turns) {
+      turn = bwd90_write_by_turns<C>(smem, t, p, acc, m, part, i, turn);
     } else {
       int seen = BWD90_STORED;
       if (C::FULL && !stored)
@@ -190,7 +209,7 @@ SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const 
     m = m + 1 < t->hi ? m + 1 : t->lo;
     acc += m == t->start ? p.acc_sh : 0;
     if (C::FULL && m == t->start)
-      stored = !p.firsts;
+      stored = !C::FIRSTS || !p.firsts;
   }
   bulk_wait<0>();
 }
@@ -200,12 +219,12 @@ template <class C>
 SM90_DEV void bwd90_write_tiles(uint32_t smem, const uint8_t *tiles, const bwd90_params &p,
                                 int part)
 {
-  fence_proxy_async_all(); /* what is zero has been made so by another kernel */
 #pragma unroll 1
   for (int n = 0;; n++) {
     const volatile bwd90_tile *t = bwd90_await_tile<C>(smem, tiles, n);
     if (t->id < 0)
       return;
+    fence_proxy_async_all(); /* what is zero has been made so by others */
     bwd90_write_dq<C>(smem, t, p, part);
     n = t->n;
     mbar_arrive(smem + C::TILE_EMPTY + 8 * (n % 2));

@@ -9,11 +9,15 @@
 #include "impl/cuda/sm90-backward/flash-bwd-sm90-options.cuh"
 
 enum {
-  BWD90_EARLY = 1, /* dV before dS */
-  BWD90_MID = 2,   /* dQ before S */
-  BWD90_SCORE = 4, /* softcap, ALiBi */
-  BWD90_DROP = 8,  /* dropout */
-  BWD90_FULL = 16, /* every query sees every key, and their order does not matter */
+  BWD90_EARLY = 1,     /* dV before dS */
+  BWD90_MID = 2,       /* dQ before S */
+  BWD90_SCORE = 4,     /* softcap, ALiBi */
+  BWD90_DROP = 8,      /* dropout */
+  BWD90_FULL = 16,     /* no mask, no turns */
+  BWD90_BY_TURNS = 32, /* dQ is added by turns; with options, whether or not */
+  BWD90_FIRSTS = 64,   /* of few keys, the first to add to a part of dQ stores it */
+  BWD90_AHEAD = 128,   /* else main zeroes what it adds to */
+  BWD90_TWO_K = 256,   /* K and V of the next tile are loaded beside those of this one */
 };
 
 /* V_REGS: so many times 16 columns of V are held in registers. */
@@ -21,7 +25,9 @@ template <class T_, int D_, int KM_, int PREGS_, int CREGS_, int FLAGS_ = 0, int
 struct bwd90_split {
   typedef T_ T;
   static constexpr int D = D_, KM = KM_, KN = 128, THREADS = 384;
-  static constexpr bool CLAIMS = true, FIRSTS = true, FULL = FLAGS_ & BWD90_FULL;
+  static constexpr bool CLAIMS = true, FULL = FLAGS_ & BWD90_FULL;
+  static constexpr bool TURNS = FLAGS_ & BWD90_BY_TURNS, FIRSTS = FLAGS_ & BWD90_FIRSTS;
+  static constexpr bool AHEAD = FLAGS_ & BWD90_AHEAD;
   static constexpr int QSTAGES = 2, DOSTAGES = 2, DSSTAGES = 2, NOTES = 2;
   static constexpr int PREGS = PREGS_, CREGS = CREGS_, V_REGS = V_REGS_;
   static constexpr bool EARLY = FLAGS_ & BWD90_EARLY, MID = FLAGS_ & BWD90_MID;
@@ -30,22 +36,24 @@ struct bwd90_split {
   /* columns of a warpgroup's part of dQ, as computed */
   static constexpr int DQN = DQ_SWAPPED ? KM : DQ_ROWS ? D : D / 2;
   static constexpr int Q_BYTES = KM * D * 2, K_BYTES = KN * D * 2, DS_BYTES = KM * KN * 2;
-  static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = V0 + K_BYTES;
+  static constexpr int KSLOTS = FLAGS_ & BWD90_TWO_K ? 2 : 1, SLOT_BYTES = 2 * K_BYTES;
+  static constexpr int K0 = 0, V0 = K0 + K_BYTES, Q0 = KSLOTS * SLOT_BYTES;
   static constexpr int DO0 = Q0 + QSTAGES * Q_BYTES, DS0 = DO0 + DOSTAGES * Q_BYTES;
   static constexpr int DQ0 = DS0 + DSSTAGES * DS_BYTES, LSE0 = DQ0 + KM * D * 4;
   static constexpr int DSUM0 = LSE0 + QSTAGES * KM * 4, NOTE0 = DSUM0 + DOSTAGES * KM * 4;
   static constexpr int BARS = NOTE0 + NOTES * 16;
   /* barriers, 8 bytes each */
-  static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8;
-  static constexpr int K_EMPTY = V_FULL + 8, V_EMPTY = K_EMPTY + 8;
-  static constexpr int TILE_FULL = V_EMPTY + 8, TILE_EMPTY = TILE_FULL + 16;
+  static constexpr int K_FULL = BARS, V_FULL = K_FULL + 8 * KSLOTS;
+  static constexpr int K_EMPTY = V_FULL + 8 * KSLOTS, V_EMPTY = K_EMPTY + 8 * KSLOTS;
+  static constexpr int TILE_FULL = V_EMPTY + 8 * KSLOTS, TILE_EMPTY = TILE_FULL + 16;
   static constexpr int TILE_LOADED = TILE_EMPTY + 16;
   static constexpr int Q_FULL = TILE_LOADED + 8, Q_EMPTY = Q_FULL + 8 * QSTAGES;
   static constexpr int DO_FULL = Q_EMPTY + 8 * QSTAGES, DO_EMPTY = DO_FULL + 8 * DOSTAGES;
   static constexpr int DQ_FULL = DO_EMPTY + 8 * DOSTAGES, DQ_EMPTY = DQ_FULL + 16;
   static constexpr int DS_FULL = DQ_EMPTY + 16, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
-  static constexpr int TILE = (DS_EMPTY + 8 * DSSTAGES + 15) / 16 * 16,
-                       SMEM = TILE + 2 * BWD90_TILE_BYTES;
+  static constexpr int TILE = (DS_EMPTY + 8 * DSSTAGES + 15) / 16 * 16;
+  static constexpr int ZERO = TILE + (AHEAD ? 3 : 2) * BWD90_TILE_BYTES;
+  static constexpr int ZEROES = !AHEAD ? 0 : KSLOTS == 2 ? 256 : 1024, SMEM = ZERO + ZEROES;
   /* Operands of S and dP (each warpgroup half of K or V, and all of Q or dO), dV, dK, dQ; dS; dQ
    * on its way, there and back; Q and dO from TMA. */
   static constexpr int STEP_SMEM = 2 * K_BYTES - 32 * KN * V_REGS + 8 * Q_BYTES +
@@ -59,7 +67,7 @@ template <class C>
 SM90_DEV void bwd90_issue_s(const bwd90_lane &w, float (&S)[C::KM / 2], int i)
 {
   const int slot = i % C::QSTAGES;
-  const uint32_t a = rederive(desc_lo(w.smem + C::K0 + w.wg * 8192, 0));
+  const uint32_t a = rederive(desc_lo(w.smem + C::K0 + w.slot + w.wg * 8192, 0));
   const uint32_t b = rederive(desc_lo(w.smem + C::Q0 + slot * C::Q_BYTES, 0));
   undefine(S);
   wgmma_fence();
@@ -75,7 +83,7 @@ template <class C>
 SM90_DEV void bwd90_load_v(const bwd90_lane &w, uint32_t (&V)[C::V_REGS + 1][4])
 {
   const int row = 64 * w.wg + 16 * w.warp + (w.lane & 15);
-  const uint32_t at = w.smem + C::V0 + row * 128;
+  const uint32_t at = w.smem + C::V0 + w.slot + row * 128;
 #pragma unroll
   for (int k = 0; k < C::V_REGS; k++)
     ldmatrix_x4(V[k], at + ((2 * k + (w.lane >> 4) ^ row & 7) << 4));
@@ -87,7 +95,7 @@ SM90_DEV void bwd90_issue_dp(const bwd90_lane &w, const uint32_t (&V)[C::V_REGS 
                              float (&dP)[C::KM / 2], int i)
 {
   const int slot = i % C::DOSTAGES;
-  const uint32_t a = rederive(desc_lo(w.smem + C::V0 + w.wg * 8192, 0));
+  const uint32_t a = rederive(desc_lo(w.smem + C::V0 + w.slot + w.wg * 8192, 0));
   const uint32_t b = rederive(desc_lo(w.smem + C::DO0 + slot * C::Q_BYTES, 0));
   mbar_wait(w.smem + C::DO_FULL + 8 * slot, i / C::DOSTAGES % 2);
   undefine(dP);

@@ -39,8 +39,9 @@
  * Without a mask that lost: all key blocks of a head come to the same query block at the same time,
  * and wait for the first of them; to ask for its state and a fence before every addition cost 2 to
  * 5 % of long sequences, also under a mask.  So keys begin at different queries (spread) if they
- * are few, accumulators are zeroed if they are many, and FULL keeps the steps and keys of a tile in
- * registers that else lie beside Q for every step.  TF/s in one process, of cuDNN's in brackets:
+ * are few, accumulators are zeroed if they are many (flash-bwd-sm90-load.cuh), and FULL, for
+ * head_dim 64, keeps the steps and keys of a tile in registers that else lie beside Q for every
+ * step.  TF/s in one process, of cuDNN's in brackets:
  *
  *                   a block a tile,  from tile to tile:
  *                   zeroed           first stores  zeroed  FULL: spread  zeroed
@@ -49,8 +50,14 @@
  *   head_dim 128 2k     553 (1.05)   527           548     563           553
  *               16k     682 (1.12)   626           661     672           676 (1.11)
  *
- * head_dim 128, 2k, spread without FULL: 567 (1.08).  Causal, the first stores beside zeroed: 2k
- * head_dim 64 414 (1.29), 407, 128 460 (1.14), 444; 16k 551, 589 (1.29) and 651, 655 (1.10).
+ * Since a kernel either stores first, or adds by turns, or neither (each had all three), in another
+ * process: head_dim 64 FULL 8k 610 (1.28), 16k 627 (1.29), not FULL 596, 615; head_dim 128 FULL 8k
+ * 665, 16k 685, not FULL 678 (1.12), 693 (1.13).  Causal, first stores beside zeroed: head_dim 64
+ * 2k 413 (1.28), 411, 8k 555, 569 (1.34), 16k 581, 604 (1.31); head_dim 128 2k 463 (1.14), 455, 8k
+ * 614, 627 (1.16), 16k 649, 670 (1.12).
+ *
+ * TWO_K: room for K and V of two tiles, which head_dim 64 has.  Causal 2k 418 (1.30), 413 without;
+ * 8k 566, 555; 16k 598, 591.  Without a mask, and with K alone at head_dim 128, no gain.
  *
  * Not taken either: dQ made from the accumulators beside the main pass, by the warp that claims
  * tiles: it has 24 registers, falls behind, and the rest takes 1 to 5 % at sequence 2k.
@@ -222,12 +229,12 @@ SM90_DEV void bwd90_steps(const bwd90_lane &w, const bwd90_params &p, const vola
   uint32_t P[C::KM / 4], dS[C::KM / 4], V[C::V_REGS + 1][4];
   undefine(dK);
   undefine(dV);
-  mbar_wait(w.smem + C::K_FULL, t->worked % 2);
+  mbar_wait(w.smem + C::K_FULL + 8 * (t->worked % C::KSLOTS), t->worked / C::KSLOTS % 2);
   mbar_wait(w.smem + C::Q_FULL + 8 * (i % C::QSTAGES), i / C::QSTAGES % 2);
   bwd90_issue_s<C>(w, S, i);
   wgmma_wait<0>();
   pin(S);
-  mbar_wait(w.smem + C::V_FULL, t->worked % 2);
+  mbar_wait(w.smem + C::V_FULL + 8 * (t->worked % C::KSLOTS), t->worked / C::KSLOTS % 2);
   bwd90_load_v<C>(w, V);
   if (w.wg == 1)
     named_sync(1, 256);
@@ -238,11 +245,11 @@ SM90_DEV void bwd90_steps(const bwd90_lane &w, const bwd90_params &p, const vola
       named_arrive(1, 256);
     last = bwd90_gradients<C>(w, a, i, P, dS, S, dV, dK);
   }
-  bwd90_arrive(w, C::V_EMPTY);
+  bwd90_arrive(w, C::V_EMPTY + 8 * (t->worked % C::KSLOTS));
   bwd90_issue_dq<C>(w, dQ, i - 1);
   wgmma_wait<0>();
   pin(dQ);
-  bwd90_arrive(w, C::K_EMPTY);
+  bwd90_arrive(w, C::K_EMPTY + 8 * (t->worked % C::KSLOTS));
   bwd90_put_dq<C>(w, dQ, i - 1);
 }
 
@@ -285,7 +292,8 @@ SM90_DEV void bwd90_consume(uint32_t smem, const bwd90_params &p, const uint8_t 
     if (bwd90_uniform(t->id) < 0)
       return;
     const int x = threadIdx.x, warp = bwd90_uniform(x / 32);
-    const bwd90_lane w = {smem, warp / 4 - 1, warp % 4, x % 32};
+    const uint32_t slot = C::KSLOTS == 1 ? 0 : bwd90_uniform(t->worked % 2) * C::SLOT_BYTES;
+    const bwd90_lane w = {smem, warp / 4 - 1, warp % 4, x % 32, slot};
     if (t->last >= t->first) {
       bwd90_steps<C>(w, p, t, dK, dV);
     } else {
@@ -302,10 +310,12 @@ SM90_DEV void bwd90_consume(uint32_t smem, const bwd90_params &p, const uint8_t 
 template <class C>
 SM90_DEV void bwd90_init(uint32_t smem)
 {
-  mbar_init(smem + C::K_FULL, 1);
-  mbar_init(smem + C::V_FULL, 1);
-  mbar_init(smem + C::K_EMPTY, 8 * BWD90_LANES);
-  mbar_init(smem + C::V_EMPTY, 8 * BWD90_LANES);
+  for (int i = 0; i < C::KSLOTS; i++) {
+    mbar_init(smem + C::K_FULL + 8 * i, 1);
+    mbar_init(smem + C::V_FULL + 8 * i, 1);
+    mbar_init(smem + C::K_EMPTY + 8 * i, 8 * BWD90_LANES);
+    mbar_init(smem + C::V_EMPTY + 8 * i, 8 * BWD90_LANES);
+  }
   mbar_init(smem + C::TILE_LOADED, 1);
   for (int i = 0; i < C::QSTAGES; i++) {
     mbar_init(smem + C::Q_FULL + 8 * i, 1);
@@ -362,7 +372,7 @@ template <class C>
 static bwd90_kernel bwd90_split_row(const char *name, int uses)
 {
   bwd90_kernel k = bwd90_row<C>(name, uses, (const void *)flash_bwd_sm90<C>);
-  k.unmasked = C::FULL;
+  k.only = C::FULL || C::TURNS;
   return k;
 }
 

@@ -21,8 +21,8 @@ static int kind_of(const struct attn_problem *p)
   if (attn_problem_pairs(p) <= (double)SHORT_KEYS * attn_problem_total_q(p))
     return BWD90_SHORT;
   if (p->mask != ATTN_MASK_NONE || p->nruns)
-    return BWD90_LONG;
-  return attn_flash_bwd_sm90_few_keys(p) ? BWD90_EQUAL : BWD90_EQUAL_LONG;
+    return attn_flash_bwd_sm90_few_keys(p) ? BWD90_FEW : BWD90_MANY;
+  return attn_flash_bwd_sm90_few_keys(p) ? BWD90_EQUAL_FEW : BWD90_EQUAL_MANY;
 }
 
 static const struct bwd90_kernel *const tables[] = {
@@ -47,7 +47,7 @@ static bool takes(const struct bwd90_kernel *k, const struct attn_problem *p)
 {
   bool drop = p->dropout_p > 0, score = drop || p->softcap > 0 || p->alibi;
   return k->dtype == p->dtype && p->d <= k->d && p->dv <= k->d && k->score == score &&
-         k->drop == drop && (!(p->deterministic || k->unmasked) || (k->uses & kind_of(p)));
+         k->drop == drop && (!(p->deterministic || k->only) || (k->uses & kind_of(p)));
 }
 
 static const struct bwd90_kernel *own_choice(const struct attn_problem *p)

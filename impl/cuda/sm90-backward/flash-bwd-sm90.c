@@ -16,9 +16,21 @@
  * L2 with what streams through, and at first with those of the heads before. */
 #define SECTION_BYTES (20 << 20)
 #define LONG_SECTION_BYTES (40 << 20)
+/* The former up to so many keys that a query sees in the mean: sequence 8k under a causal mask. */
+#define SHORT_SECTION_KEYS 5120
 /* Mean number of keys that a query sees, up to which it costs less to find out who is the first to
- * add to a part of dQ than to zero it: sequence 8k under a causal mask is that long, 16k is not. */
-#define FEW_KEYS 5120
+ * add to a part of dQ than to zero it: sequence 2k, with or without a mask. */
+#define FEW_KEYS 2560
+/* Main zeroes the accumulators so many sections before they are needed, with one less, blocks wait
+ * at the first units of a section; and so many units before, else the first blocks wait for one
+ * another. */
+#define AHEAD_SECTIONS 2
+#define AHEAD_UNITS 64
+/* By turns, an addition to dQ and word of it take longer than a step: key blocks start so many
+ * query blocks apart, and those of several heads run at the same time, of so many bytes together.
+ */
+#define SPACING 4
+#define ROTATED_BYTES (36 << 20)
 #define ALIGN 1024
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -32,9 +44,14 @@ static int64_t padded_rows(const struct attn_problem *p, int km)
   return p->nruns ? (attn_problem_total_q(p) / km + p->b) * km : ceil_div(p->sq, km) * km;
 }
 
+static bool sees_at_most(const struct attn_problem *p, double keys)
+{
+  return attn_problem_pairs(p) <= keys * attn_problem_total_q(p);
+}
+
 bool attn_flash_bwd_sm90_few_keys(const struct attn_problem *p)
 {
-  return attn_problem_pairs(p) <= (double)FEW_KEYS * attn_problem_total_q(p);
+  return sees_at_most(p, FEW_KEYS);
 }
 
 static int64_t padded_total(const struct attn_problem *p, int km)
@@ -131,6 +148,13 @@ size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct 
 
 /* ---- plan ----------------------------------------------------------------------------------- */
 
+/* n, but at least 1 and at most `most`. */
+static int32_t within(int64_t n, int64_t most)
+{
+  n = n < most ? n : most;
+  return (int32_t)(n > 1 ? n : 1);
+}
+
 static int32_t window_side(int64_t n)
 {
   return n < 0 || n > BWD90_UNLIMITED ? BWD90_UNLIMITED : (int32_t)n;
@@ -159,33 +183,62 @@ static void plan_options(const struct attn_problem *p, struct bwd90_params *a)
   a->keep_scale = attn_dropout_scale(a->drop_threshold);
 }
 
-/* Equal tiles go head after head; unequal ones longest first, as many heads together as L2 holds.
- */
-static int32_t section_heads(const struct attn_problem *p, const struct bwd90_kernel *k)
+/* Heads whose Q, dO and accumulators of dQ are not more than that; at least 1. */
+static int32_t heads_within(const struct attn_problem *p, const struct bwd90_kernel *k,
+                            double bytes)
 {
+  double head = (double)p->sq * (p->hq / p->hkv) * (2 * (p->d + p->dv) + 4 * k->d);
   int64_t heads = p->b * p->hkv, n = 1;
-  double most = attn_flash_bwd_sm90_few_keys(p) ? SECTION_BYTES : LONG_SECTION_BYTES;
-  double bytes = (double)p->sq * (p->hq / p->hkv) * (2 * (p->d + p->dv) + 4 * k->d);
-  if (p->mask == ATTN_MASK_NONE && !p->nruns)
-    return 1;
-  while (n < heads && (n + 1) * bytes <= most)
+  while (n < heads && (n + 1) * head <= bytes)
     n++;
   return (int32_t)n;
 }
 
-/* Deterministic: who adds to a query block first.  Under a mask the rightmost key block reaches it
- * first.  Without one, key blocks that run at the same time start at different query blocks, so
- * that nobody waits; at most as many as the device holds, else those that run would wait for others
- * that cannot start.  That nobody waits may also be had without the order. */
-static void plan_order(const struct attn_problem *p, const struct attn_device *dev,
-                       struct bwd90_params *a, bool turns, bool spread)
+/* Equal tiles go head after head; unequal ones longest first, as many heads together as L2 holds.
+ */
+static int32_t section_heads(const struct attn_problem *p, const struct bwd90_kernel *k)
 {
-  if (!turns && !spread)
+  double most = sees_at_most(p, SHORT_SECTION_KEYS) ? SECTION_BYTES : LONG_SECTION_BYTES;
+  return p->mask == ATTN_MASK_NONE && !p->nruns ? 1 : heads_within(p, k, most);
+}
+
+/* Key blocks that run at the same time start at different query blocks, so that nobody waits; at
+ * most as many as the device holds, else those that run would wait for others that cannot start.
+ * By turns it holds fewer of each of several heads, in equal groups, so that they are SPACING query
+ * blocks apart. */
+static void plan_rotation(const struct attn_problem *p, const struct attn_device *dev,
+                          struct bwd90_plan *plan)
+{
+  struct bwd90_params *a = &plan->params;
+  int64_t n = dev->multiprocessors, rotate = ceil_div(a->blocks, ceil_div(a->blocks, n));
+  if (plan->turns) {
+    int64_t heads = heads_within(p, plan->kernel, ROTATED_BYTES);
+    while (rotate % 2 == 0 && rotate * SPACING > a->qblocks && 2 * n / rotate <= heads)
+      rotate /= 2;
+    a->section = within(n / rotate, heads);
+  }
+  a->rotate = (int32_t)rotate;
+}
+
+/* Who adds to a query block first.  Under a mask the rightmost key block reaches it first. */
+static void plan_order(const struct attn_problem *p, const struct attn_device *dev,
+                       struct bwd90_plan *plan)
+{
+  if (!plan->turns && !plan->kernel->spread)
     return;
-  if (p->mask != ATTN_MASK_NONE || p->nruns || a->blocks == 0)
-    a->backwards = 1;
+  if (p->mask != ATTN_MASK_NONE || p->nruns || plan->params.blocks == 0)
+    plan->params.backwards = 1;
   else
-    a->rotate = (int32_t)ceil_div(a->blocks, ceil_div(a->blocks, dev->multiprocessors));
+    plan_rotation(p, dev, plan);
+}
+
+/* So many K/V heads ahead of its work main zeroes accumulators. */
+static int32_t plan_ahead(const struct attn_problem *p, const struct bwd90_params *a)
+{
+  int64_t units = (int64_t)a->section * (a->blocks > 0 ? a->blocks : 1);
+  int64_t sections = ceil_div(AHEAD_UNITS, units);
+  sections = sections > AHEAD_SECTIONS ? sections : AHEAD_SECTIONS;
+  return within(a->section * sections, p->b * p->hkv);
 }
 
 /* The units of work, and how many blocks do them.  By turns, every unit has its own block: they
@@ -202,6 +255,8 @@ static void plan_work(const struct attn_problem *p, const struct attn_device *de
   a->tiles += s.parts ? s.left * (s.parts - 1) : 0;
   plan->grid = a->tiles;
   plan->firsts = k->firsts && attn_flash_bwd_sm90_few_keys(p);
+  plan->zeroes = k->ahead && a->blocks > 0;
+  a->ahead = plan_ahead(p, a);
   if (k->claims && !plan->turns && p->sq > 0 && plan->grid > dev->multiprocessors)
     plan->grid = dev->multiprocessors;
 }
@@ -237,7 +292,7 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
   a->c = (float)(attn_problem_scale(p) * M_LOG2E);
   plan_mask(p, a);
   plan_options(p, a);
-  plan_order(p, dev, a, plan->turns, k->spread);
+  plan_order(p, dev, plan);
   plan_work(p, dev, plan);
   if ((k->main &&
        cudaFuncSetAttribute(k->main, cudaFuncAttributeMaxDynamicSharedMemorySize, k->smem)) ||
@@ -264,6 +319,7 @@ static void place(const struct bwd90_plan *plan, const struct attn_args *args,
   a->lse = args->lse;
   a->turns = plan->turns ? (int32_t *)w : NULL;
   a->firsts = plan->firsts && !plan->turns ? (int32_t *)w : NULL;
+  a->zeroed = plan->zeroes && !plan->turns ? (int32_t *)w : NULL;
   a->lse2 = (float *)(w + l.lse2);
   a->dsum = (float *)(w + l.dsum);
   a->dqacc = (float *)(w + l.dqacc);

@@ -7,8 +7,8 @@
  *   S = Q K^T            P = exp2(c S - lse2)        dP = dO V^T       dS = P * (dP - dsum)
  *   dV = P^T dO          dK = scale dS^T Q           dQ = scale dS K
  *
- *   pre    dsum = rowsum(dO * O), lse2, zero in the accumulators of dQ unless the first to add to
- *          them stores
+ *   pre    dsum = rowsum(dO * O), lse2, zero in the accumulators of dQ: in those of the first heads
+ *          alone if main zeroes the others, in none if the first to add to them stores
  *   main   a block owns KN keys of one K/V head and walks the query blocks of KM rows that see any
  *          of them, for every query head of the group: dK and dV stay in registers from first to
  *          last.  Its part of dQ is added to the accumulator in global memory, which is laid out
@@ -39,6 +39,7 @@ SM90_DEV int bwd90_uniform(int x)
 struct bwd90_lane {
   uint32_t smem;
   int wg, warp, lane;
+  uint32_t slot; /* of K and V, from the first */
 };
 
 /* Lanes of a warp that arrive.  One is enough; all arrive for racecheck (tests/sanitize.sh), to
@@ -76,15 +77,10 @@ SM90_DEV int bwd90_acc(const bwd90_params &p, int seq, int row_q, int km)
   return p.cu_q ? (row_q / km + seq) * km : seq * p.acc_sb;
 }
 
-/* Which sequence, head and keys a unit of work is of. */
+/* Which sequence, head and keys a key block is of. */
 template <class C>
 SM90_DEV void bwd90_find(const bwd90_params &p, volatile bwd90_tile *t, int id)
 {
-  const int beyond = id - p.whole;
-  t->id = id;
-  t->part = beyond < 0 ? -1 : beyond % p.parts;
-  if (beyond >= 0)
-    id = p.whole + beyond / p.parts;
   const int s = id / (p.section * p.blocks), r = id - s * p.section * p.blocks;
   const int here = min(p.section, p.b * p.hkv - s * p.section), block = r / here;
   const int head = s * p.section + r - block * here, seq = head / p.hkv;
@@ -92,6 +88,15 @@ SM90_DEV void bwd90_find(const bwd90_params &p, volatile bwd90_tile *t, int id)
   t->batch = seq;
   t->kv_head = head - seq * p.hkv;
   t->head = t->kv_head * p.group;
+}
+
+/* Which key block a unit of work is of, and which part of it. */
+SM90_DEV int bwd90_unit(const bwd90_params &p, volatile bwd90_tile *t, int id)
+{
+  const int beyond = id - p.whole;
+  t->id = id;
+  t->part = beyond < 0 ? -1 : beyond % p.parts;
+  return beyond < 0 ? id : p.whole + beyond / p.parts;
 }
 
 /* Where the sequence lies.  A packed tensor's map has rows [0, max) of a sequence that ends at row
@@ -140,7 +145,7 @@ SM90_DEV void bwd90_share(const bwd90_params &p, volatile bwd90_tile *t)
 template <class C>
 SM90_DEV void bwd90_decode(const bwd90_params &p, volatile bwd90_tile *t, int id)
 {
-  bwd90_find<C>(p, t, id);
+  bwd90_find<C>(p, t, bwd90_unit(p, t, id));
   bwd90_locate<C>(p, t);
   bwd90_range(p, t, C::KM, C::KN);
   bwd90_share(p, t);

@@ -18,7 +18,7 @@ extern "C" {
 #define BWD90_UNLIMITED (1 << 29)
 /* Turn counters of a query block: one for each writer of a part of its dQ. */
 #define BWD90_TURNS 8
-/* A part of a query block's dQ where the order does not matter: the first who comes stores it. */
+/* A part of a query block's dQ, if the first who comes stores it. */
 enum { BWD90_UNTOUCHED, BWD90_CLAIMED, BWD90_STORED };
 
 /* Everything the kernels need besides tensor maps.  A padded row is one of the workspace: every
@@ -31,6 +31,10 @@ struct bwd90_params {
   float *dqacc;    /* padded rows x D: dQ / scale, a query block in the accumulators' order */
   int32_t *turns;  /* deterministic: query blocks x BWD90_TURNS; else NULL */
   int32_t *firsts; /* else so many states of dqacc, BWD90_UNTOUCHED at first; or NULL */
+  /* Else main zeroes dqacc, some heads before it is needed: how many parts of a K/V head are zero,
+   * where the turns of its first query block would be; or NULL. */
+  int32_t *zeroed;
+  int32_t ahead; /* so many K/V heads before; the first so many are zeroed by pre */
   /* Key blocks from `whole` on are shared by `parts` blocks each. */
   int32_t *joined; /* 2 a shared key block: parts of a warpgroup that are there */
   float *shared;   /* parts - 1 a shared key block: their dV, dK */
@@ -63,11 +67,12 @@ enum {
   BWD90_ROTATED = 1, /* deterministic, no mask: key blocks start at different query blocks */
   BWD90_ORDERED = 2, /* deterministic otherwise */
   BWD90_SHORT = 4,   /* a query sees so few keys that smaller tiles pay */
-  BWD90_LONG = 8,
-  BWD90_EQUAL = 16, /* long, every query sees every key, and they are few */
-  BWD90_EQUAL_LONG = 32,
-  BWD90_UNMASKED = BWD90_EQUAL | BWD90_EQUAL_LONG,
-  BWD90_ALL = 63,
+  BWD90_FEW = 8,     /* more keys, but few */
+  BWD90_MANY = 16,
+  BWD90_EQUAL_FEW = 32, /* the same where every query sees every key */
+  BWD90_EQUAL_MANY = 64,
+  BWD90_UNMASKED = BWD90_EQUAL_FEW | BWD90_EQUAL_MANY,
+  BWD90_ALL = 127,
 };
 
 /* One compiled variant: three kernels, launched one after another. */
@@ -85,8 +90,9 @@ struct bwd90_kernel {
   const void *dq; /* NULL: main adds dQ up for post; else there is no post, and this computes dQ */
   int dq_rows, dq_smem; /* a block of it has so many query rows */
   bool score, drop;     /* with softcap and ALiBi; with dropout */
+  bool ahead;           /* main zeroes what it adds to, except by turns */
   bool firsts;          /* the first to add to a part of dQ stores it, where keys are few */
-  bool unmasked;        /* for UNMASKED alone */
+  bool only;            /* for those uses alone */
   bool spread;          /* then key blocks start at different query blocks */
   bool claims;          /* main may be of fewer blocks than there are units of work */
 };
@@ -109,7 +115,7 @@ struct bwd90_plan {
   int64_t grid;             /* blocks of main */
   int64_t total_q, total_k; /* rows of Q and K, all sequences */
   int64_t padded;           /* padded rows, all heads */
-  bool ragged, turns, firsts;
+  bool ragged, turns, firsts, zeroes;
 };
 
 /* Does a query see so few keys that the passes before and after main count? */
