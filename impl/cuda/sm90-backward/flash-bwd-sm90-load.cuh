@@ -234,7 +234,7 @@ SM90_DEV void bwd90_claim(uint32_t smem, uint8_t *tiles, const bwd90_params &p)
     mbar_arrive(smem + C::TILE_FULL + 8 * (n % 2));
     if (id >= p.tiles || !C::CLAIMS)
       return;
-    if (C::AHEAD)
+    if constexpr (C::AHEAD)
       bwd90_zero_ahead<C>(smem, (volatile bwd90_tile *)(tiles + 2 * BWD90_TILE_BYTES), p, id);
   }
 }
