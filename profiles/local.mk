@@ -6,10 +6,11 @@ nobase_dist_pkgdata_DATA += \
   profiles/baselines/zoo-cpu.jsonl \
   profiles/baselines/zoo-h200.jsonl \
   profiles/baselines/h200.jsonl \
+  profiles/baselines/h200-backward.jsonl \
   profiles/baselines/h200-peers.jsonl \
   profiles/baselines/h200-serve.jsonl \
+  profiles/baselines/h200-sustained.jsonl \
   profiles/baselines/h200-verify.jsonl \
-  profiles/baselines/parts \
   profiles/machines/a100-80gb.machine \
   profiles/machines/h100-sxm.machine \
   profiles/machines/h200.machine \

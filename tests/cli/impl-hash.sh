@@ -53,23 +53,6 @@ echo 'cpu/three: impl/missing.c' >> "$tree/impl/SOURCES"
 said=$(sh "$tool" "$tree" 2>&1 > /dev/null)
 is "$?: $said" "1: impl/SOURCES: cpu/three: no file impl/missing.c" "a missing source is an error"
 
-# What profiles/baselines/parts says of a commit, worked out from its files.
-grep -v '^#' "$srcdir/profiles/baselines/parts" > "$tree/parts"
-while read -r all name commit fwd; do
-  mkdir -p "$tree/$commit"
-  if ! git -C "$srcdir" archive "$commit" impl 2> /dev/null | tar -xf - -C "$tree/$commit" 2> /dev/null ||
-    [ ! -f "$tree/$commit/impl/SOURCES" ]; then
-    ok 0 "$name of $commit # SKIP its history is not at hand"
-    continue
-  fi
-  sources=$tree/$commit/impl/SOURCES
-  is "$(sh "$tool" "$tree/$commit" | sed -n "s|^$name ||p")" "$all" "$name of $commit, forward and backward"
-  sed "s|^\($name\):|\1 fwd:|; s| [^ ]*-backward/[^ ]*||g" "$sources" > "$sources.parts"
-  mv "$sources.parts" "$sources"
-  is "$(sh "$tool" "$tree/$commit" | sed -n "s|^$name fwd ||p")" "$fwd" "and forward alone"
-  rm -r "${tree:?}/$commit"
-done < "$tree/parts"
-
 missing=$(grep -v '^#' "$srcdir/impl/SOURCES" | cut -d: -f2 | tr ' ' '\n' | sort -u |
   while read -r file; do [ -z "$file" ] || [ -f "$srcdir/$file" ] || echo "$file"; done)
 is "$missing" "" "every file in impl/SOURCES exists"

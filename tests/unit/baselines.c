@@ -4,8 +4,7 @@
  *
  * Every record under profiles/baselines must carry the hash of today's sources of its
  * implementation: a record older than its kernel is measured again or dropped. Peers are not ours:
- * their wrappers' hash counts all the same. A hash of forward and backward together stands for that
- * of the forward which profiles/baselines/parts gives.
+ * their wrappers' hash counts all the same.
  */
 #include "config.h"
 
@@ -25,22 +24,6 @@ static const char *text(json_t *record, const char *key)
   return s ? s : "";
 }
 
-/* The hash of its forward, where that of all of an implementation is known to hold it. */
-static const char *forward_of(const char *all)
-{
-  static char fwd[65];
-  char path[4096], line[512], whole[65];
-  const char *srcdir = getenv("srcdir");
-  snprintf(path, sizeof path, "%s/profiles/baselines/parts", srcdir ? srcdir : ".");
-  FILE *f = fopen(path, "r");
-  bool found = false;
-  while (f && !found && fgets(line, sizeof line, f))
-    found = sscanf(line, "%64s %*s %*s %64s", whole, fwd) == 2 && !strcmp(whole, all);
-  if (f)
-    fclose(f);
-  return found ? fwd : all;
-}
-
 static int look(json_t *record, int line, void *ctx)
 {
   struct count *n = ctx;
@@ -49,7 +32,7 @@ static int look(json_t *record, int line, void *ctx)
   const char *now = build_impl_hash(impl, backward ? ATTN_BWD : ATTN_FWD);
   n->records++;
   n->failed += !strcmp(text(record, "status"), "fail") || !strcmp(text(record, "status"), "crash");
-  if (now && (!strcmp(now, then) || (!backward && !strcmp(now, forward_of(then)))))
+  if (now && !strcmp(now, then))
     return 0;
   if (n->stale++ < 5)
     diag("line %d: %s has changed since: measure again, or drop the row", line, impl);
