@@ -49,7 +49,7 @@ static void describe_rest(const struct attn_problem *p, char *buf, size_t len)
       "op=", "dtype=", "b=", "hq=", "hkv=", "sq=", "sk=", "seqs=", "d=", "dv=", "layout=", "mask="};
   char text[ATTN_PROBLEM_TEXT], *at = text, *word;
   attn_problem_print(p, text, sizeof text);
-  if (p->op != ATTN_DECODE && p->sq != p->sk && !p->nruns)
+  if (report_own_queries(p))
     snprintf(buf, len, p->sq == 1 ? "%lld query" : "%lld queries", (long long)p->sq);
   while ((word = strsep(&at, " "))) {
     bool skip = !*word;
@@ -57,7 +57,7 @@ static void describe_rest(const struct attn_problem *p, char *buf, size_t len)
       skip = !strncmp(word, known[i], strlen(known[i]));
     size_t n = strlen(buf);
     if (!skip)
-      snprintf(buf + n, len - n, "%s%s", n ? " " : "", word);
+      snprintf(buf + n, len - n, "%s%s", n ? ", " : "", word);
   }
 }
 

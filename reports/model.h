@@ -105,6 +105,8 @@ void report_free(struct report *r);
 
 /* view.c: sorts the rows into views and panels. */
 int report_views(struct report *r);
+/* Has it as many queries as neither its keys nor a step of decoding says? */
+bool report_own_queries(const struct attn_problem *p);
 bool report_timed(const struct report_row *row); /* passed, and has a time */
 const char *report_algorithm(const char *impl);  /* the name without cpu/ or cuda/ */
 bool report_too_large(const struct report_row *row);

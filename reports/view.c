@@ -163,13 +163,18 @@ static double split_value(const struct report_row *row, enum split split)
                                  : 0;
 }
 
+bool report_own_queries(const struct attn_problem *p)
+{
+  return !p->nruns && p->sq != (p->op == ATTN_DECODE ? 1 : p->sk);
+}
+
 /* All that makes a panel but its lengths: the problem with lengths and batch of 1, and the queries
  * where they are not as many as the keys. A ragged batch is a panel of its own. */
 static void panel_key(const struct report_row *row, enum split split, char *key, size_t len)
 {
   struct attn_problem p = row->p;
   char text[ATTN_PROBLEM_TEXT];
-  bool own_queries = !p.nruns && p.op != ATTN_DECODE && p.sq != p.sk;
+  bool own_queries = report_own_queries(&p);
   if (!p.nruns)
     p.b = p.sq = p.sk = 1;
   attn_problem_print(&p, text, sizeof text);
