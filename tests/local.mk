@@ -87,6 +87,7 @@ tests_gpu_cupti_SOURCES = tests/gpu/cupti.c tests/gpu/probe.cu tests/gpu/probe.h
 cuda_objects += tests/gpu/probe.o
 check_PROGRAMS += tests/gpu/launch tests/gpu/sweep
 EXTRA_PROGRAMS += tests/gpu/sweep-lanes
+CLEANFILES += tests/gpu/sweep-lanes
 tests_gpu_sweep_lanes_SOURCES = tests/gpu/sweep.c tests/gpu/lanes-sm90.cu
 cuda_objects += tests/gpu/lanes-sm90.o
 endif

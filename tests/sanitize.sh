@@ -85,7 +85,7 @@ watch() { # TOOL NAME COMMAND ...
   fi > "$log.verdict"
 }
 
-# Ours alone: racecheck finds races in cuDNN's kernels.  Every compiled kernel once, an implementation
+# Ours alone: racecheck finds races in cuDNN's kernels.  Every compiled variant once, an implementation
 # a process: they wait for the tool most of the time, and for the GPU hardly ever.
 kernels() { # TOOL
   for impl in $(cd "$build" && ./attnbench list --device cuda | sed -n 's|^\(cuda/[^ ]*\) .*|\1|p'); do
@@ -107,8 +107,8 @@ elif [ -z "$sanitizer" ]; then
   say "skip GPU: compute-sanitizer is missing; it comes with the CUDA toolkit"
 else
   rm -f "$build"/sanitize-*.log.verdict
-  make -s -C "$build" tests/gpu/sweep-lanes || found=1
   for tool in ${GPU_TOOLS:-memcheck racecheck synccheck initcheck}; do
+    [ "$tool" != racecheck ] || make -s -C "$build" tests/gpu/sweep-lanes || found=1
     kernels "$tool"
     wait
   done

@@ -52,18 +52,23 @@ done
 is "$empty" 0 "no figure has a block without rows"
 
 # A line over the sequence length has one value for each: no other problem is in its panel.
-twice=0
+twice=0 failed=0 lines=0
 for text in "$srcdir"/profiles/baselines/h200*.jsonl; do
-  "$ATTNBENCH" report "$text" --out "$dir/report" > "$dir/log" 2>&1 || echo "# $text: $(cat "$dir/log")"
+  rm -rf "$dir/report"
+  "$ATTNBENCH" report "$text" --out "$dir/report" > "$dir/log" 2>&1 || {
+    failed=$((failed + 1)); sed "s|^|# $text: |" "$dir/log"; }
   for dat in "$dir"/report/figures/*.dat; do
     [ -f "$dat" ] || continue
+    lines=$((lines + $(grep -c '^# tokens value' "$dat")))
     awk 'BEGIN { RS = "\n\n\n+" } $0 ~ /\n# tokens value/ { n = split($0, line, "\n"); delete seen
       for (i = 1; i <= n; i++) { split(line[i], word, " ")
         if (word[1] ~ /^[0-9]/ && seen[word[1]]++) { print "# twice: " line[i]; bad = 1 } } } END { exit bad }' "$dat" || {
       twice=$((twice + 1)); echo "# in $dat"; }
   done
-  rm -rf "$dir/report"
 done
+is "$failed" 0 "each file of records makes a report"
+[ "$lines" -gt 0 ]
+ok $? "their figures have $lines lines over the length"
 is "$twice" 0 "no line of a figure has two values for a length"
 
 done_testing

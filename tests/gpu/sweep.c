@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sweep SUITE [IMPLEMENTATIONS] - every compiled kernel of ours that takes a problem of the suite,
+ * sweep SUITE [IMPLEMENTATIONS] - every compiled variant of ours that takes a problem of the suite,
  * by the choice of each variant in turn, launched once; nothing is compared.  For tools that watch
  * from outside and slow everything down (make check-sanitize): no kernel but those under test runs,
  * but for the inputs.

@@ -18,13 +18,13 @@ for m in "$here"/cuda/*.mutant; do
     bad="$bad a line is missing"
   is "$bad" "" "$(basename "$m" .mutant) fits its source"
   mutants=$((mutants + 1))
-  [ "$(field "$m" impl)" != cuda/flash-sm90 ] || hopper=$((hopper + 1))
+  case $(field "$m" impl)$(field "$m" file) in cuda/flash-sm90* | *decode-wide*) hopper=$((hopper + 1)) ;; esac
 done
 ok $((mutants < 18)) "$mutants planted faults"
 
 # What the zoo compiles of a table: no row of another type, and one at least.
 for table in flash-sm80-d64 flash-bwd-sm80-d64 flash-sm90-d64 flash-sm90-d64-options \
-  flash-sm90-d64-paged flash-bwd-sm90-d64 decode-d64 decode-e4m3; do
+  flash-sm90-d64-paged flash-bwd-sm90-d64 decode-d64 decode-e4m3 decode-sm90; do
   left=$(rows "$root"/impl/cuda/*/$table.cu | sed -n '/\[\] = {$/,$p')
   case $left in
   *fp16* | *half* | *256,*256*) ok 1 "$table: rows of bf16 alone" ;;

@@ -321,7 +321,8 @@ static bool same_variant(const struct attn_variant *a, const struct attn_variant
          a->threads == b->threads && a->smem_bytes == b->smem_bytes;
 }
 
-/* make check-sanitize launches the variants of suite sanitize's problems: all that there are. */
+/* make check-sanitize launches the variants of suite sanitize's problems: all that there are, but
+ * for types and for forms of one name (cuda/decode), which a variant does not tell. */
 static void swept(const struct attn_impl *impl, const struct attn_device *dev)
 {
   struct problem_list list = {NULL, 0, 0};

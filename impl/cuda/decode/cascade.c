@@ -14,14 +14,13 @@
  * On an H200 (bf16, head dim 128, 32 on 8 heads, pages of 16, cold): bytes of DRAM over the
  * compulsory ones, and us, of which cuda/decode's in brackets:
  *
- *   64 x 4.5k, 4k shared               1.04 (1.19)     80 (133)
- *   16 x 9k, 8k shared, 4 queries      1.07 (1.86)     76  (80)
- *   64 x 33k, 32k shared               1.04 (16.7)    301 (1612), before Hopper had tiles of 64
- * rows
+ *   64 x 4.5k, 4k shared               1.07 (1.11)     80 (136)
+ *   16 x 9k, 8k shared, 4 queries      1.11 (1.00)     75  (81)
+ *   64 x 33k, 32k shared               1.03 (1.42)    183 (856)
  *
- * Bytes are of then, too. Where L2 keeps the prefix, so that cuda/decode reads little twice, two
- * passes may cost more than they save; the second line is close to that. A long prefix comes from
- * L2 once for every tile of queries.
+ * Where L2 keeps the prefix, so that cuda/decode reads little twice, two passes may cost more than
+ * they save; the second line is close to that. A long prefix comes from L2 once for every tile of
+ * queries.
  */
 #include "config.h"
 

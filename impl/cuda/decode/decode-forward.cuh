@@ -9,7 +9,8 @@
  * of the g-th head, so that K and V are read once.  Decode lives on bytes in flight: a warp streams
  * units of 8 KB through a ring of its own in shared memory and never waits for another warp
  * (decode-load.cuh); the warps of a block take turns, each with a softmax of its own
- * (decode-rows.cuh), and are merged at the end of a head (decode-merge.cuh).
+ * (decode-rows.cuh), and are merged at the end of a head (decode-merge.cuh).  Of many queries on
+ * Hopper the warps of a block share units (decode-wide.cuh).
  *
  * Blocks share the work evenly, whatever the lengths (decode-line.cuh): a block sees at most one
  * head that it does not begin and one that it does not finish.  Blocks find their slices from the
@@ -30,15 +31,15 @@
  * unit is K and V of `keys`):
  *
  *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
- *   16 bit        64  8 16 32      4    16       4   73               3  106 125 168
- *   16 bit       128        8      4    16       3  112               2  134       (small pages)
- *   16 bit       128        8      8    16       3  225               1  134
- *   16 bit       128    16 32      8    16       3  226               1  198 244   (32: not Hopper)
- *   16 bit    64 128       64      4    64     6 3   97               2  160 202 (decode-wide.cuh)
- *   16 bit       256     8 16      4    16       3  225               1  206 244
- *   e4m3         128        8      8    32       3  225               1  130
- *   e4m3         128    16 32      8    16       6  226               1  178 239
- *   e4m3         256     8 16      4    16       6  225               1  168 252
+ *   16 bit        64  8 16 32      4    16       4   73               3  100 114 168
+ *   16 bit       128        8      4    16       3  112               2  128       (small pages)
+ *   16 bit       128        8      8    16       3  225               1  128
+ *   16 bit       128    16 32      8    16       3  226               1  183 245   (32: not Hopper)
+ *   16 bit    64 128       64      4    64     6 3   97               2  164 212 (decode-wide.cuh)
+ *   16 bit       256     8 16      4    16       3  225               1  206 241
+ *   e4m3         128        8      8    32       3  225               1  128
+ *   e4m3         128    16 32      8    16       6  226               1  168 240
+ *   e4m3         256     8 16      4    16       6  225               1  170 248
  *
  * What the steps gave on an H200 (bf16, head dim 128, 32 on 8 heads unless said; GB/s of keys and
  * values, cold, each line one sitting; reading alone 4575 to 4660):
@@ -64,6 +65,9 @@
  *
  *   e4m3 widened to fp16 by one instruction, not to bf16 by seven: pages of 16 2629 -> 3808, of 64
  *     3091 -> 4029 (4307 with forms and fitting slices)
+ *
+ * The records in profiles/baselines/h200.jsonl are of a card that reads at 4587: 2 to 5 % less, 1 x
+ * 1k 8.7 us.
  *
  * The loop itself runs at the speed of reading alone. What is lost, at 16 x 8k, is 1.5 us before
  * the first copies and 3 us after the last.

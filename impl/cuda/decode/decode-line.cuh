@@ -4,7 +4,8 @@
  *
  * All tiles of keys of all heads of all sequences form one line, which is cut into equal slices.
  * Before its tiles each head has on the line a toll, as many tiles as it costs to begin and end a
- * head: else the blocks with many short heads would be the last ones. A gang of blocks, a row of
+ * head: else the blocks with many short heads would be the last ones. There is none where slices
+ * fit their heads (decode.c), since all blocks begin and end as many. A gang of blocks, a row of
  * the grid, takes a slice together: where a line's entry is a tile of a set of neighbouring heads,
  * each block of the gang has one of these.  Blocks of a gang move at one pace, and what they read
  * lies side by side in memory (rows of neighbouring heads do), which DRAM rewards: it opens a row

@@ -35,7 +35,7 @@ struct decode_args {
   int32_t each;
   uint32_t page_inverse; /* key / page is key * page_inverse >> page_shift */
   int32_t page_shift;
-  int32_t toll;   /* tiles that the beginning and the end of a head count as */
+  int32_t toll;   /* tiles that the beginning and the end of a head count as: DECODE_TOLL or 0 */
   int32_t gang;   /* neighbouring heads that as many blocks read side by side */
   int32_t skip;   /* keys at the start that another pass sees to */
   int32_t fold;   /* all queries are one sequence's, of so many each in the tensors; or 0 */

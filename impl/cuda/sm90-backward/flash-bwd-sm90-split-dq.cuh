@@ -4,7 +4,7 @@
  * memory, dQ = dS K, and who adds it to the accumulator in global memory.
  *
  * Of few keys nobody zeroes the accumulator: the first who comes to a part of it stores, and the
- * others, who would add, wait until that is there; without a mask they no longer ask once it is
+ * others, who would add, wait until that is there; a kernel that is FULL no longer asks once it is
  * there for all queries of the head.
  *
  * By turns a thread awaits its turn before its dQ: 2 to 3 % at sequence 8k, against the other

@@ -19,7 +19,7 @@
 /* The former up to so many keys that a query sees in the mean: sequence 8k under a causal mask. */
 #define SHORT_SECTION_KEYS 5120
 /* Mean number of keys that a query sees, up to which it costs less to find out who is the first to
- * add to a part of dQ than to zero it: sequence 2k, with or without a mask. */
+ * add to a part of dQ than to zero it: sequence 2k, under a causal mask 4k, not 8k. */
 #define FEW_KEYS 2560
 /* Main zeroes the accumulators so many sections before they are needed, with one less, blocks wait
  * at the first units of a section; and so many units before, else the first blocks wait for one

@@ -118,7 +118,7 @@ struct bwd90_plan {
   bool ragged, turns, firsts, zeroes;
 };
 
-/* Does a query see so few keys that the passes before and after main count? */
+/* Does a query see so few keys that the first to add to a part of dQ had better store it? */
 bool attn_flash_bwd_sm90_few_keys(const struct attn_problem *p);
 
 /* The kernel that a problem gets; NULL if none takes it. */
