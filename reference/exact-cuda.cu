@@ -179,9 +179,8 @@ static int verify_backward(struct session *s, const struct ref_plan *plan, struc
   if (!status)
     status = status_of(s);
   if (!status) {
-    bool sampled = plan && plan->rows_max > 0 && plan->rows_max < v->total_rows;
-    double most = sampled ? fmin(MAX_PAIRS, ROW_PAIRS * (double)plan->rows_max) : INFINITY;
-    ref_limit_groups(&s->r, plan ? plan->seed : 0, most, keep);
+    double most = plan ? fmin(MAX_PAIRS, ROW_PAIRS * (double)plan->rows_max) : MAX_PAIRS;
+    ref_limit_groups(&s->r, plan, v->total_rows, most, keep);
     status = run_plan(s, STATS_OF_ROWS, NULL, keep, &ignored);
   }
   if (!status)

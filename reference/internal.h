@@ -42,10 +42,11 @@ struct ref_target {
 int ref_choose(const struct ref_problem *r, const struct ref_plan *plan, bool columns,
                const bool *keep, struct ref_target **targets, int64_t *n);
 
-/* For a sampled backward: keeps only targets of some (seq, kv head) groups, so that the forward
- * that it needs costs at most about max_pairs score computations (one group at least). */
-void ref_limit_groups(const struct ref_problem *r, uint64_t seed, double max_pairs,
-                      bool *keep /* b * hkv */);
+/* For a backward of so many targets: where the plan takes a sample of them, keeps only those of
+ * some (seq, kv head) groups, so that the forward that they need costs at most about max_pairs
+ * score computations (one group at least); else all. */
+void ref_limit_groups(const struct ref_problem *r, const struct ref_plan *plan, int64_t total,
+                      double max_pairs, bool *keep /* b * hkv */);
 
 /* Index of (seq, head, pos) in lse. */
 int64_t ref_lse_index(const struct ref_problem *r, int64_t seq, int64_t head, int64_t pos);

@@ -214,11 +214,16 @@ static int64_t sampled_targets(const struct ref_problem *r, int64_t max, uint64_
   return n;
 }
 
+static bool takes_all(const struct ref_plan *plan, int64_t total)
+{
+  return !plan || plan->rows_max <= 0 || plan->rows_max >= total;
+}
+
 int ref_choose(const struct ref_problem *r, const struct ref_plan *plan, bool columns,
                const bool *keep, struct ref_target **targets, int64_t *n)
 {
   int64_t total = columns ? r->shape.total_k * r->shape.hkv : r->shape.total_q * r->shape.hq;
-  bool all = !plan || plan->rows_max <= 0 || plan->rows_max >= total;
+  bool all = takes_all(plan, total);
   int64_t kept = 0, count, max = all ? total : plan->rows_max;
 
   *n = 0;
@@ -236,10 +241,12 @@ int ref_choose(const struct ref_problem *r, const struct ref_plan *plan, bool co
   return ATTN_OK;
 }
 
-void ref_limit_groups(const struct ref_problem *r, uint64_t seed, double max_pairs, bool *keep)
+void ref_limit_groups(const struct ref_problem *r, const struct ref_plan *plan, int64_t total,
+                      double max_pairs, bool *keep)
 {
   int64_t groups = r->shape.b * r->shape.hkv;
-  uint64_t state = seed ^ 0x67726f757073u;
+  uint64_t state = (plan ? plan->seed : 0) ^ 0x67726f757073u;
+  bool all = takes_all(plan, total);
   double spent = 0;
 
   memset(keep, 0, (size_t)groups * sizeof *keep);
@@ -248,7 +255,7 @@ void ref_limit_groups(const struct ref_problem *r, uint64_t seed, double max_pai
     int64_t g = (start + k) % groups;
     const struct ref_seq *q = &r->seqs[g / r->shape.hkv];
     double cost = (double)q->sq * (double)q->sk * (double)r->shape.group;
-    if (spent > 0 && spent + cost > max_pairs)
+    if (!all && spent > 0 && spent + cost > max_pairs)
       continue;
     keep[g] = true;
     spent += cost;

@@ -251,8 +251,7 @@ static int verify_backward(struct job *j, const struct ref_plan *plan, struct re
   v->total_rows = p->total_q * p->hq + p->total_k * p->hkv;
   if (!keep)
     return status;
-  bool sampled = plan && plan->rows_max > 0 && plan->rows_max < v->total_rows;
-  ref_limit_groups(&j->r, plan ? plan->seed : 0, sampled ? MAX_PAIRS : INFINITY, keep);
+  ref_limit_groups(&j->r, plan, v->total_rows, MAX_PAIRS, keep);
   status = make_stats(j, keep);
   for (int columns = 0; columns < 2 && !status; columns++) {
     status = run_blocks(j, plan, keep, columns, check_grads);
