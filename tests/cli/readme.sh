@@ -40,35 +40,36 @@ for dat in "$srcdir"/doc/figures/*.dat; do
   ok $? "doc/figures/$(basename "$dat") is what the baselines say"
 done
 
+# An awk program for each block of the report's figures: line[1 ... n]; sets bad.
+found=0
+blocks() { # PROGRAM
+  for dat in "$dir"/report/figures/*.dat; do
+    [ -f "$dat" ] || continue
+    awk 'BEGIN { RS = "\n\n\n+" } { n = split($0, line, "\n") } '"$1"' END { exit bad }' "$dat" || {
+      found=$((found + 1)); echo "# in $dat"; }
+  done
+}
+
 # gnuplot counts blocks that have rows, so that one without would lend its name to the next.
-empty=0
-for dat in "$dir"/report/figures/*.dat; do
-  [ -f "$dat" ] || continue
-  awk 'BEGIN { RS = "\n\n\n+" } { n = split($0, line, "\n"); rows = 0
-    for (i = 1; i <= n; i++) if (line[i] != "" && line[i] !~ /^#/) rows++
-    if (!rows) { bad = 1; print "# empty block: " line[n] } } END { exit bad }' "$dat" || {
-    empty=$((empty + 1)); echo "# in $dat"; }
-done
-is "$empty" 0 "no figure has a block without rows"
+blocks '{ rows = 0
+  for (i = 1; i <= n; i++) if (line[i] != "" && line[i] !~ /^#/) rows++
+  if (!rows) { bad = 1; print "# empty block: " line[n] } }'
+is "$found" 0 "no figure has a block without rows"
 
 # A line over the sequence length has one value for each: no other problem is in its panel.
-twice=0 failed=0 lines=0
+found=0 failed=0 lines=0
 for text in "$srcdir"/profiles/baselines/h200*.jsonl; do
   rm -rf "$dir/report"
   "$ATTNBENCH" report "$text" --out "$dir/report" > "$dir/log" 2>&1 || {
     failed=$((failed + 1)); sed "s|^|# $text: |" "$dir/log"; }
-  for dat in "$dir"/report/figures/*.dat; do
-    [ -f "$dat" ] || continue
-    lines=$((lines + $(grep -c '^# tokens value' "$dat")))
-    awk 'BEGIN { RS = "\n\n\n+" } $0 ~ /\n# tokens value/ { n = split($0, line, "\n"); delete seen
-      for (i = 1; i <= n; i++) { split(line[i], word, " ")
-        if (word[1] ~ /^[0-9]/ && seen[word[1]]++) { print "# twice: " line[i]; bad = 1 } } } END { exit bad }' "$dat" || {
-      twice=$((twice + 1)); echo "# in $dat"; }
-  done
+  lines=$((lines + $(cat "$dir"/report/figures/*.dat 2> /dev/null | grep -c '^# tokens value')))
+  blocks '$0 ~ /\n# tokens value/ { delete seen
+    for (i = 1; i <= n; i++) { split(line[i], word, " ")
+      if (word[1] ~ /^[0-9]/ && seen[word[1]]++) { print "# twice: " line[i]; bad = 1 } } }'
 done
 is "$failed" 0 "each file of records makes a report"
 [ "$lines" -gt 0 ]
 ok $? "their figures have $lines lines over the length"
-is "$twice" 0 "no line of a figure has two values for a length"
+is "$found" 0 "no line of a figure has two values for a length"
 
 done_testing
