@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * exact-passes.cuh - targets cut into chunks whose scratch fits on the GPU, and the kernels of
- * exact-kernels.cuh enqueued over each chunk.
+ * exact-dots.cuh to exact-scan.cuh enqueued over each chunk.
  */
 #ifndef REFERENCE_EXACT_PASSES_CUH
 #define REFERENCE_EXACT_PASSES_CUH
@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/exact-kernels.cuh"
+#include "reference/exact-dots.cuh"
+#include "reference/exact-finish.cuh"
+#include "reference/exact-rows.cuh"
+#include "reference/exact-scan.cuh"
+#include "reference/exact-values.cuh"
 
 #define SCRATCH_MOST ((size_t)4 << 30)
 #define MAX_ALLOCATIONS 8

@@ -34,8 +34,13 @@ libattnbench_a_SOURCES += \
 if HAVE_CUDA
 libattnbench_a_SOURCES += \
   reference/exact-cuda.cu \
-  reference/exact-kernels.cuh \
-  reference/exact-passes.cuh
+  reference/exact-access.cuh \
+  reference/exact-dots.cuh \
+  reference/exact-finish.cuh \
+  reference/exact-passes.cuh \
+  reference/exact-rows.cuh \
+  reference/exact-scan.cuh \
+  reference/exact-values.cuh
 cuda_objects += reference/exact-cuda.o
 endif
 EXTRA_DIST += reference/SEMANTICS reference/BOUNDS
