@@ -71,6 +71,9 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm80-forward/flash-sm80.c \
   impl/cuda/sm80-forward/flash-sm80-variants.c \
   impl/cuda/sm80-forward/flash-sm80.cuh \
+  impl/cuda/sm80-forward/flash-sm80-load.cuh \
+  impl/cuda/sm80-forward/flash-sm80-place.cuh \
+  impl/cuda/sm80-forward/flash-sm80-tile.cuh \
   impl/cuda/sm80-forward/flash-sm80.h \
   impl/cuda/sm80-forward/flash-sm80-d64.cu \
   impl/cuda/sm80-forward/flash-sm80-d128.cu \
@@ -98,6 +101,8 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-backward/flash-bwd-sm90-split-tile.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-twopass.cuh \
   impl/cuda/sm90-forward/flash-sm90.c \
+  impl/cuda/sm90-forward/flash-sm90-launch.c \
+  impl/cuda/sm90-forward/flash-sm90-plan.c \
   impl/cuda/sm90-forward/flash-sm90-variants.c \
   impl/cuda/sm90-forward/flash-sm90.cuh \
   impl/cuda/sm90-forward/flash-sm90-config.cuh \
@@ -120,6 +125,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-forward/flash-sm90-d256-options.cu \
   impl/cuda/sm90-forward/flash-sm90-d256-paged.cu \
   impl/cuda/sm90-forward/flash-sm90-schedule.cu \
+  impl/cuda/alibi.cuh \
   impl/cuda/mma.cuh \
   impl/cuda/naive/naive.c \
   impl/cuda/naive/naive.h \

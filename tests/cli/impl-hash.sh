@@ -56,4 +56,13 @@ is "$?: $said" "1: impl/SOURCES: cpu/three: no file impl/missing.c" "a missing s
 missing=$(grep -v '^#' "$srcdir/impl/SOURCES" | cut -d: -f2 | tr ' ' '\n' | sort -u |
   while read -r file; do [ -z "$file" ] || [ -f "$srcdir/$file" ] || echo "$file"; done)
 is "$missing" "" "every file in impl/SOURCES exists"
+
+unlisted=$(grep -v '^#' "$srcdir/impl/SOURCES" | while IFS=: read -r name files; do
+  for file in $files; do
+    sed -n 's|^#include "\(impl/.*\.cuh\)"$|\1|p' "$srcdir/$file" | while read -r header; do
+      case " $files " in *" $header "*) ;; *) echo "$name: $header" ;; esac
+    done
+  done
+done)
+is "$unlisted" "" "every .cuh that a listed file includes is listed"
 done_testing

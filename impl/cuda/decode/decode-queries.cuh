@@ -6,6 +6,7 @@
 #ifndef IMPL_CUDA_DECODE_QUERIES_CUH
 #define IMPL_CUDA_DECODE_QUERIES_CUH
 
+#include "impl/cuda/alibi.cuh"
 #include "impl/cuda/decode/decode-line.cuh"
 
 /* What a row sees, for the units that need to know; in shared memory. */
@@ -49,16 +50,6 @@ __device__ __forceinline__ void decode_unfold(const decode_args &a, decode_seq &
   n.sq = a.fold_q ? a.fold_q[s + 1] - from : a.fold;
   n.sk = a.fold_k[s];
   query -= from;
-}
-
-/* ALiBi slope of a query head. */
-__device__ __forceinline__ float decode_slope(int hq, int head)
-{
-  int pow2 = 1;
-  while (pow2 * 2 <= hq)
-    pow2 *= 2;
-  return head < pow2 ? exp2f(-8.0f * (head + 1) / pow2)
-                     : exp2f(-4.0f * (2 * (head - pow2) + 1) / pow2);
 }
 
 /* Q's operands come in the order of the columns of K's: of an e4m3 cache, pair 2t + c of a step's
@@ -177,7 +168,7 @@ __device__ __forceinline__ decode_view decode_view_of(const decode_args &a, cons
     decode_unfold(a, own, query);
   int i = query + (a.bottom_right ? own.sk - own.sq : 0);
   return {query + own.sk - own.sq, max(i - a.left, a.skip), min(n.sk, i + a.right + 1),
-          a.alibi ? decode_slope(a.hq, r.head) : 0};
+          a.alibi ? alibi_slope(a.hq, r.head) : 0};
 }
 
 #endif

@@ -16,6 +16,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "impl/cuda/alibi.cuh"
 #include "impl/cuda/naive/naive.h"
 #include "impl/dropout.h"
 
@@ -66,15 +67,6 @@ struct row_place {
   float slope;
   uint32_t drop_key;
 };
-
-/* Slope of query head h. */
-__device__ __forceinline__ float alibi_slope(int hq, int h)
-{
-  int pow2 = 1;
-  while (pow2 * 2 <= hq)
-    pow2 *= 2;
-  return h < pow2 ? exp2f(-8.0f * (h + 1) / pow2) : exp2f(-4.0f * (2 * (h - pow2) + 1) / pow2);
-}
 
 template <class T, bool OPTIONS>
 __device__ __forceinline__ row_place<T> locate(const naive_rows &a, int64_t row)

@@ -6,8 +6,9 @@
 #ifndef IMPL_CUDA_FLASH_BWD_SM80_TILE_CUH
 #define IMPL_CUDA_FLASH_BWD_SM80_TILE_CUH
 
+#include "impl/cuda/mma.cuh"
 #include "impl/cuda/sm80-backward/flash-bwd-sm80.h"
-#include "impl/cuda/sm80-forward/flash-sm80.cuh"
+#include "impl/cuda/sm80-forward/flash-sm80-place.cuh"
 
 /* WS, WKV, WDQ: how many of the warps lie along the rows of S, of dK and dV, and of dQ; BLOCKS: on
  * an SM at least. */

@@ -112,7 +112,7 @@ __device__ __forceinline__ bwd_head bwd_head_of(const flash_bwd_sm80_args &a, in
 {
   bwd_head h = {0, 0};
   if (C::OPTIONS) {
-    h.slope = a.f.alibi ? flash_slope(a.f.hq, head) : 0;
+    h.slope = a.f.alibi ? alibi_slope(a.f.hq, head) : 0;
     h.drop_key = attn_dropout_key(a.f.drop_seed, seq, a.f.hq, head);
   }
   return h;

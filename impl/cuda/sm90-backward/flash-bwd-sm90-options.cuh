@@ -9,8 +9,8 @@
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_OPTIONS_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_OPTIONS_CUH
 
+#include "impl/cuda/alibi.cuh"
 #include "impl/cuda/sm90-backward/flash-bwd-sm90.cuh"
-#include "impl/cuda/sm90-forward/flash-sm90.cuh"
 #include "impl/dropout.h"
 
 /* What the options of a query head need. */
@@ -21,7 +21,7 @@ struct bwd90_head {
 
 SM90_DEV bwd90_head bwd90_head_of(const bwd90_params &p, int batch, int head)
 {
-  return {p.alibi ? -1.4426950408889634f * sm90_slope(p.hq, head) : 0.f,
+  return {p.alibi ? -1.4426950408889634f * alibi_slope(p.hq, head) : 0.f,
           attn_dropout_key(p.drop_seed, batch, p.hq, head)};
 }
 

@@ -6,6 +6,7 @@
 #ifndef IMPL_CUDA_FLASH_SM90_SCORE_CUH
 #define IMPL_CUDA_FLASH_SM90_SCORE_CUH
 
+#include "impl/cuda/alibi.cuh"
 #include "impl/cuda/sm90-forward/flash-sm90-issue.cuh"
 #include "impl/dropout.h"
 
@@ -60,21 +61,6 @@ SM90_DEV void sm90_mask(const sm90_lane &w, const sm90_params &p, const sm90_wal
   }
 }
 
-/* (1 - e) / (1 + e), e = 2^(-2 |x| log2 e): absolute error 1.2e-7 */
-SM90_DEV float sm90_tanh(float x)
-{
-  const float e = ex2(fabsf(x) * -2.885390081777927f);
-  return copysignf((1.f - e) * rcp(1.f + e), x);
-}
-
-/* The slope of head h of hq: powers of 2^(-8/n), n the largest power of two up to hq; the heads
- * beyond n take the odd powers of its root. */
-SM90_DEV float sm90_slope(int hq, int h)
-{
-  const int n = 1 << (31 - __clz(hq));
-  return exp2f(h < n ? -8.f * (h + 1) / n : -4.f * (2 * (h - n) + 1) / n);
-}
-
 /* Raw products become scores in log2 units: scaled, capped, biased. */
 template <class C>
 SM90_DEV void sm90_score(const sm90_lane &w, const sm90_params &p, int n, int count,
@@ -92,7 +78,7 @@ SM90_DEV void sm90_score(const sm90_lane &w, const sm90_params &p, int n, int co
   if (!p.alibi)
     return;
   const sm90_tile t = sm90_read<C>(w.smem, count);
-  const float slope = sm90_slope(p.hq, t.head) * -1.4426950408889634f;
+  const float slope = alibi_slope(p.hq, t.head) * -1.4426950408889634f;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     const float far = (float)(t.m0 + w.row + 8 * h + t.sk - t.sq - n * C::KN - 2 * (w.lane & 3));

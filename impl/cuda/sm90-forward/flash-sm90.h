@@ -14,6 +14,10 @@
 extern "C" {
 #endif
 
+/* Head of the workspace: the claim counter, the number of items, whether rows were lost.  The items
+ * follow. */
+#define SM90_WORKSPACE_HEAD 256
+
 /* Beyond any length, and far enough from 2^31 that a length can be added. */
 #define SM90_UNLIMITED (1 << 29)
 
