@@ -19,7 +19,8 @@ sm80="$cuda/sm80-forward/flash-sm80-d64.cu $cuda/sm80-forward/flash-sm80.c
   $cuda/sm80-backward/flash-bwd-sm80.c $cuda/sm80-backward/flash-bwd-sm80-variants.c"
 sm90="$cuda/sm90-forward/flash-sm90-d64.cu $cuda/sm90-forward/flash-sm90-d64-options.cu
   $cuda/sm90-forward/flash-sm90-d64-paged.cu $cuda/sm90-forward/flash-sm90-schedule.cu
-  $cuda/sm90-forward/flash-sm90.c $cuda/sm90-forward/flash-sm90-variants.c
+  $cuda/sm90-forward/flash-sm90.c $cuda/sm90-forward/flash-sm90-launch.c
+  $cuda/sm90-forward/flash-sm90-plan.c $cuda/sm90-forward/flash-sm90-variants.c
   $cuda/sm90-backward/flash-bwd-sm90-d64.cu $cuda/sm90-backward/flash-bwd-sm90-d64-options.cu
   $cuda/sm90-backward/flash-bwd-sm90.c $cuda/sm90-backward/flash-bwd-sm90-variants.c
   $cuda/tensor-map.c"

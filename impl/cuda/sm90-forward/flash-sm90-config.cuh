@@ -43,7 +43,6 @@ struct sm90_cfg {
   static constexpr int BOX = (BOX_EMPTY + 8 * SM90_BOXES + 31) / 32 * 32;
   static constexpr int SMEM = BOX + 32 * SM90_BOXES;
   static_assert(D % 64 == 0 && DV % 64 == 0 && KN % 16 == 0 && SMEM <= 232448, "tile");
-  static_assert(TWICE || !(GUARD && PAGED), "keys are made again from contiguous memory");
   static_assert(!(GUARD && SCORE), "the score is made anew from Q and K alone");
 };
 

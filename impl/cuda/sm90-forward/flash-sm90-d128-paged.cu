@@ -7,11 +7,11 @@
 
 #include "impl/cuda/sm90-forward/flash-sm90.cuh"
 
-template <class T, int FLAGS>
-using cfg = sm90_cfg<T, 128, 128, 2, 128, 3, 1, 56, 224, SM90_QREG | SM90_PAGED | FLAGS>;
+template <class T>
+using cfg = sm90_cfg<T, 128, 128, 2, 128, 3, 1, 40, 232, SM90_QREG | SM90_PAGED | SM90_GUARD>;
 
 extern "C" const sm90_kernel attn_flash_sm90_d128_paged[] = {
-    twice_row<cfg<__nv_bfloat16, SM90_TWICE>, cfg<__nv_bfloat16, 0>>("128x128-paged"),
-    twice_row<cfg<__half, SM90_TWICE>, cfg<__half, 0>>("128x128-paged"),
+    sm90_row<cfg<__nv_bfloat16>>("128x128-paged"),
+    sm90_row<cfg<__half>>("128x128-paged"),
     {},
 };

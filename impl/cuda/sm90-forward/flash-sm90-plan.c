@@ -10,12 +10,17 @@
 #include "impl/cuda/sm90-forward/flash-sm90.h"
 #include "impl/dropout.h"
 
-/* K and V of the heads that are scheduled together: half of a Hopper's L2, the rest is for Q, O. */
-#define SECTION_BYTES (32 << 20)
+/* K and V of the heads that are scheduled together: a quarter of a Hopper's L2, so that what is
+ * read again and again stays there.  Where that makes too few tiles for the last to be short ones,
+ * half of it, the rest being for Q and O; without a mask, where all heads' keys are read all the
+ * time, an eighth, but for short sequences. */
+#define L2_BYTES (64 << 20)
+#define SHORT_KEYS 2048
+#define BALANCED_TILES 264
 /* Tiles that a section has at least, if there are as many. */
 #define SECTION_TILES 64
-/* Warps that load the boxes of a paged cache, a box at least for each; a power of two. */
-#define FEEDERS 4
+/* Warps that load the boxes of a paged K, and of V; a box at least for each, a power of two. */
+#define FEEDERS 2
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -65,6 +70,13 @@ static bool equal_blocks(const struct attn_problem *p, int km)
   return p->mask == ATTN_MASK_NONE && !p->nruns && (p->sq <= km || (p->sq - 1) % km >= km - 64);
 }
 
+static double section_bytes(const struct attn_problem *p, int64_t tiles)
+{
+  if (p->mask == ATTN_MASK_NONE)
+    return p->sk > SHORT_KEYS ? L2_BYTES / 8 : L2_BYTES / 4;
+  return tiles < BALANCED_TILES ? L2_BYTES / 2 : L2_BYTES / 4;
+}
+
 /* Equal tiles go head after head; unequal ones longest first, as many K/V heads together as L2
  * holds (a power of two: sections of equal size), but of one sequence, of two under a mask: more at
  * a time read K and V in bursts. */
@@ -76,7 +88,7 @@ static int64_t section_heads(const struct attn_problem *p, bool equal, int64_t b
   double bytes = (double)rows * (p->d + p->dv) * 2;
   if (equal)
     return 1;
-  while (2 * n * bytes <= SECTION_BYTES && 2 * n * group < 2 * heads &&
+  while (2 * n * bytes <= section_bytes(p, n * group * blocks) && 2 * n * group < 2 * heads &&
          (n * group < enough || n * group * blocks < SECTION_TILES))
     n *= 2;
   return n * group < heads ? n * group : heads;

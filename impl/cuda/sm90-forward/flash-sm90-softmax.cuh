@@ -66,6 +66,20 @@ SM90_DEV void sm90_exp(float (&S)[N], const sm90_rows &s, float (&t)[2], float c
   }
 }
 
+/* K of a key that its sequence has, from column 0.  Of a paged cache 8 keys in a row share a page.
+ */
+template <class C>
+SM90_DEV const uint16_t *sm90_key(const sm90_params &p, const sm90_tile &t, int key)
+{
+  const uint16_t *k = (const uint16_t *)p.k + t.head / p.group * p.k_sh;
+  if (C::PAGED) {
+    const int nth = sm90_nth(p, key);
+    return k + p.block_table[t.seq * p.table_stride + nth] * p.k_sb +
+           (int64_t)(key - nth * p.page) * p.k_ss;
+  }
+  return k + (p.items ? 0 : t.seq * p.k_sb) + ((p.items ? p.cu_k[t.seq] : 0) + key) * p.k_ss;
+}
+
 /* S = Q K^T once more, from global memory, for a tile without masked keys.  Few registers count
  * here, not time: the parameters are read through a pointer whose origin is hidden, lest what
  * follows from them be kept in registers all along. */
@@ -78,12 +92,11 @@ static __device__ __forceinline__ void sm90_again(const sm90_lane &w, const sm90
   const sm90_params &p = *hidden;
   const sm90_tile t = sm90_read<C>(w.smem, count);
   const int seq = p.items ? 0 : t.seq, col = 2 * (w.lane & 3), row = t.m0 + w.row;
-  const int64_t key = (p.items ? p.cu_k[t.seq] : 0) + n * C::KN + w.lane / 4;
+  const int key = n * C::KN + w.lane / 4;
   const uint16_t *q = (const uint16_t *)p.q + seq * p.q_sb + t.head * p.q_sh + col +
                       (int64_t)(t.row0 + min(row, t.sq - 1)) * p.q_ss;
   const int64_t down = (min(row + 8, t.sq - 1) - min(row, t.sq - 1)) * p.q_ss;
-  const uint16_t *k =
-      (const uint16_t *)p.k + seq * p.k_sb + key * p.k_ss + t.head / p.group * p.k_sh + col;
+  const uint16_t *k = sm90_key<C>(p, t, key) + col;
 #pragma unroll
   for (int j = 0; j < C::KN / 8; j++) {
     float *s = &S[4 * j];
@@ -95,7 +108,8 @@ static __device__ __forceinline__ void sm90_again(const sm90_lane &w, const sm90
                              two ? ldg32(q + down + i + 8) : 0};
       mma_m16n8k16(typename C::T(), s, a, ldg32(k + i), two ? ldg32(k + i + 8) : 0);
     }
-    k += 8 * p.k_ss;
+    if (j + 1 < C::KN / 8)
+      k = C::PAGED ? sm90_key<C>(p, t, key + 8 * j + 8) + col : k + 8 * p.k_ss;
   }
 }
 

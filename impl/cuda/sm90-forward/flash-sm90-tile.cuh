@@ -29,6 +29,12 @@ SM90_DEV int sm90_length(const sm90_params &p, int seq)
   return p.seqlens_k ? p.seqlens_k[seq] : p.cu_k[seq + 1] - p.cu_k[seq];
 }
 
+/* key / p.page without a division, which shares a pipe with the exponentials. */
+SM90_DEV int sm90_nth(const sm90_params &p, int key)
+{
+  return (int)((uint64_t)(uint32_t)(key >> 3) * p.page_magic >> p.page_shift);
+}
+
 /* Half-open range of the key tiles that any of the rows m0 .. m0 + km - 1 sees. */
 SM90_DEV int2 sm90_keys(const sm90_params &p, int m0, int sq, int sk, int km, int kn)
 {

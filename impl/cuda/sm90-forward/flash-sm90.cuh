@@ -7,7 +7,7 @@
  *   producer   takes the next tile (row block x head), tells the consumers through a four-slot
  *              mailbox, and lets TMA fill shared memory: K0, Q, K1, V0, K2, V1 ...; K and V have
  *              rings of STAGES tiles with a full and an empty mbarrier a slot.  Of a paged cache,
- *              up to four warps load (flash-sm90-pages.cuh)
+ *              one or two warps load K, as many V (flash-sm90-pages.cuh)
  *   consumers  walk the keys from right to left.  Each step issues S = Q K^T for the next tile and
  *              O += P V for the present one back to back, does softmax on S while P V runs, and
  *              only then packs P and rescales O
@@ -23,8 +23,7 @@
  *      64   192x128    3     32 / 160     3        147,776     SM90_TWICE, two Q slots
  *           256x64     5     32 / 112     4        147,840     the same; few keys
  *     128   128x128    3     40 / 232     2        229,696     SM90_QREG, SM90_GUARD; SM90_TURNS
- *                                                              where there is no mask; paged
- *                                                              SM90_TWICE, 56 / 224
+ *                                                              where there is no mask
  *           192x80     4     32 / 160     3        213,344     SM90_TWICE; long sequences
  *           64x64      3     40 / 216     1        115,008     SM90_QREG, SM90_GUARD, two CTAs
  *                                                              an SM; few row blocks
@@ -84,6 +83,12 @@
  * Sections of two sequences, not of all that L2 holds, causal at 512: d = 128 .988 and 1.010, d =
  * 256 1.027 and 1.045; of one, full at 2048, d = 64: 1.065 and 1.076.  At 1024, causal, d = 128
  * 1.066 and 1.083, d = 256 1.095 and 1.127.
+ * K and V of the heads of a section, at most, and what DRAM moved of what must move, 8192, d = 128:
+ *                            8 MB   16 MB   32 MB      speed against cuDNN
+ *   16 heads, full           1.02    1.31    2.16      1.127 1.126 1.127
+ *   32 heads on 8, full       .92    1.13    2.91      1.128 1.124 1.128
+ *   16 heads, causal          .96     .96    1.01      1.166 1.202 1.216
+ *   32 heads on 8, causal     .89     .90    1.34      1.217 1.225 1.224
  * One sequence, 32 heads on 8, d = 128, full, at 512, 1024, 2048: with turns .96, 1.02, 1.08,
  * without .88, .91, 1.01.
  *
@@ -123,11 +128,20 @@
  *            a thread of four warps each        .36        .59        .85        .85
  *            lanes own boxes, one warp          .47    .71, .74   .95, .97   .96, .97
  *            two warps                          .73    .89, .90   .96, .97   .96, .97
- *            four warps                         .91    .95, .96   .96, .97   .96, .97   ships
+ *            four warps                         .91    .95, .96   .96, .97   .96, .97
  *   d = 64   one warp                           .67    .89, .90   .95, .98   .95, .99
- *            four warps                         .97    .95, .98   .95, .99   .95, .99   ships
+ *            four warps                         .97    .95, .98   .95, .99   .95, .99
  *   d = 256  one warp                           .46    .70, .73   .71, .74   .71, .74
- *            four warps                         .89        .95        .95        .95    ships
+ *            four warps                         .89        .95        .95        .95
+ * Since then the contiguous kernel has gained.  Against it, 1024 on 8192, 2048 on 32,768, 8192 on
+ * 8192 (which takes 192x80 if contiguous), d = 128:
+ *                                                8         16         64        128
+ *   four warps for K and V, TWICE             -    .94 .95 .91  .95 .95 .92  .95  -  .92
+ *   the same, GUARD                           -    .95 .95 .92  .96 .96 .93   -
+ *   two for K, two for V, TWICE           .95      .96 .96 .94  .95 .95 .93  .96  -  .94
+ *   the same, GUARD                       .95      .96 .96 .94  .96 .96 .94  .97  -  .95   ships
+ *   192x80 with it                        .86      .85 .87 .90  .85 .87 .90  .85  -  .90
+ * d = 256 with GUARD: .94, with TWICE .94 to .95.
  * With each lane waiting for itself several warps hung at d = 128 on 8192 queries: sm90_warp_wait.
  * TMA alone takes 322 cycles and 50 an instruction of one warp for a tile of 32 KB; with all SMs at
  * it, L2 gives one in 900 at best, which boxes of 8 rows reach with four warps, of 16 with two.
@@ -170,7 +184,7 @@ SM90_DEV void sm90_init_barriers(uint32_t smem, const sm90_params &p)
   }
   for (int i = 0; i < SM90_BOXES; i++) {
     mbar_init(smem + C::BOX_FULL + 8 * i, 1);
-    mbar_init(smem + C::BOX_EMPTY + 8 * i, 4 * C::WGS + (C::PAGED ? p.feeders - 1 : 0));
+    mbar_init(smem + C::BOX_EMPTY + 8 * i, 4 * C::WGS + (C::PAGED ? 2 * p.feeders - 1 : 0));
   }
   mbar_init_fence();
 }
@@ -186,8 +200,11 @@ SM90_DEV void sm90_be_producer(uint32_t smem, const CUtensorMap *mq, const CUten
     tma_prefetch_map(mk);
     tma_prefetch_map(mv);
   }
-  if (C::PAGED && warp < p.feeders)
-    sm90_feed<C>(smem, mq, mk, mv, p, warp);
+  const sm90_feeder f = {warp / 2, (int)threadIdx.x % 32};
+  if (C::PAGED && warp < 2 * p.feeders && warp % 2 == 0)
+    sm90_feed<C, false>(smem, mq, mk, p, f);
+  else if (C::PAGED && warp < 2 * p.feeders)
+    sm90_feed<C, true>(smem, mq, mv, p, f);
   else if (!C::PAGED && threadIdx.x == 0)
     sm90_produce<C>(smem, mq, mk, mv, p);
 }

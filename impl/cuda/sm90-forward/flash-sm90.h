@@ -40,7 +40,7 @@ struct sm90_params {
   int32_t page, box;   /* tokens of a page; rows that TMA loads at once, of one page */
   uint32_t page_magic; /* key / page = (key >> 3) * page_magic >> page_shift */
   int32_t page_shift;
-  int32_t feeders; /* warps that load boxes, a power of two */
+  int32_t feeders; /* warps that load boxes of K, and of V, a power of two */
   int32_t *lost;   /* becomes token if a row needs the careful kernel; NULL: none will follow */
   int32_t token;
   int32_t *counter; /* how many tiles beyond the grid were claimed; NULL: strided statically */
