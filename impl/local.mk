@@ -128,7 +128,10 @@ libattnbench_a_SOURCES += \
   impl/cuda/alibi.cuh \
   impl/cuda/mma.cuh \
   impl/cuda/naive/naive.c \
+  impl/cuda/naive/naive-compute.c \
+  impl/cuda/naive/naive-stack.h \
   impl/cuda/naive/naive.h \
+  impl/cuda/naive/naive-row.cuh \
   impl/cuda/naive/naive-rows.cu \
   impl/cuda/sm90-backward/ptx-bwd-sm90.cuh \
   impl/cuda/ptx-sm90.cuh \

@@ -26,7 +26,7 @@ sm90="$cuda/sm90-forward/flash-sm90-d64.cu $cuda/sm90-forward/flash-sm90-d64-opt
   $cuda/tensor-map.c"
 decode="$cuda/decode/decode-d64.cu $cuda/decode/decode-e4m3.cu $cuda/decode/decode.c
   $cuda/decode/decode-variants.c"
-naive="$cuda/naive/naive-rows.cu $cuda/naive/naive.c"
+naive="$cuda/naive/naive-rows.cu $cuda/naive/naive.c $cuda/naive/naive-compute.c"
 rope="$cuda/rope/rope-kernels.cu $cuda/rope/rope.c"
 common="impl/problem.c impl/problem-count.c impl/problem-parse.c impl/problem-rope.c
   tests/mutants/cuda/no-tables.c"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * naive.h - what cuda/naive's host half (naive.c: the matrix products) and its kernels
+ * naive.h - what cuda/naive's host half (naive-compute.c: the matrix products) and its kernels
  * (naive-rows.cu: everything between the products) share.
  */
 #ifndef IMPL_CUDA_NAIVE_H
