@@ -83,6 +83,8 @@ libattnbench_a_SOURCES += \
   impl/cuda/materialised/flash-materialised.h \
   impl/cuda/sm90-backward/flash-bwd-sm90.c \
   impl/cuda/sm90-backward/flash-bwd-sm90-variants.c \
+  impl/cuda/sm90-backward/flash-bwd-sm90-schedule.c \
+  impl/cuda/sm90-backward/flash-bwd-sm90-schedule.h \
   impl/cuda/sm90-backward/flash-bwd-sm90.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90.h \
   impl/cuda/sm90-backward/flash-bwd-sm90-d64.cu \

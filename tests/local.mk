@@ -68,6 +68,9 @@ unit_tests = \
 if HAVE_CUDNN
 unit_tests += tests/unit/cudnn
 endif
+if HAVE_CUDA
+unit_tests += tests/unit/bwd-schedule
+endif
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 

@@ -22,7 +22,8 @@ sm90="$cuda/sm90-forward/flash-sm90-d64.cu $cuda/sm90-forward/flash-sm90-d64-opt
   $cuda/sm90-forward/flash-sm90.c $cuda/sm90-forward/flash-sm90-launch.c
   $cuda/sm90-forward/flash-sm90-plan.c $cuda/sm90-forward/flash-sm90-variants.c
   $cuda/sm90-backward/flash-bwd-sm90-d64.cu $cuda/sm90-backward/flash-bwd-sm90-d64-options.cu
-  $cuda/sm90-backward/flash-bwd-sm90.c $cuda/sm90-backward/flash-bwd-sm90-variants.c
+  $cuda/sm90-backward/flash-bwd-sm90.c $cuda/sm90-backward/flash-bwd-sm90-schedule.c
+  $cuda/sm90-backward/flash-bwd-sm90-variants.c
   $cuda/tensor-map.c"
 decode="$cuda/decode/decode-d64.cu $cuda/decode/decode-e4m3.cu $cuda/decode/decode.c
   $cuda/decode/decode-variants.c"

@@ -49,43 +49,37 @@ SM90_DEV void bwd90_store_kv(const attn_tensor &out, const volatile bwd90_tile *
 
 /* ---- shared key blocks ----------------------------------------------------------------------- */
 
-/* The number of a shared key block. */
-SM90_DEV int bwd90_shared_block(const bwd90_params &p, const volatile bwd90_tile *t)
-{
-  return (t->id - p.whole) / p.parts;
-}
-
-/* Where a warpgroup's sums of a part of a shared block lie; at: 0 dV or 1 dK, and the warpgroup's
- * place within. */
+/* Where a warpgroup's sums of a part lie; at: 0 dV or 1 dK, and the warpgroup's place within. */
 template <class C>
-SM90_DEV float *bwd90_part(const bwd90_params &p, int block, int part, int at)
+SM90_DEV float *bwd90_part(const bwd90_params &p, int64_t n, int at)
 {
-  const int64_t n = (int64_t)block * (p.parts - 1) + part;
-  return p.shared + n * 2 * C::KN * C::D + at * 64 * C::D + threadIdx.x % 128 * 4;
+  return p.shared + n * 2 * C::KN * C::D + rederive(at * 64 * C::D + threadIdx.x % 128 * 4);
 }
 
 template <class C>
-SM90_DEV void bwd90_give_part(const bwd90_params &p, int block, int part, int at,
-                              const float (&x)[C::D / 2])
+SM90_DEV void bwd90_give_part(const bwd90_params &p, int n, int at, const float (&x)[C::D / 2])
 {
-  float *out = bwd90_part<C>(p, block, part, at);
+  float *out = bwd90_part<C>(p, n, at);
 #pragma unroll
   for (int j = 0; j < C::D / 8; j++)
     *(float4 *)(out + 512 * j) = make_float4(x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3]);
 }
 
 template <class C>
-SM90_DEV void bwd90_take_part(const bwd90_params &p, int block, int part, int at,
-                              float (&x)[C::D / 2])
+SM90_DEV void bwd90_take_parts(const bwd90_params &p, int first, int n, int at,
+                               float (&x)[C::D / 2])
 {
-  const float *in = bwd90_part<C>(p, block, part, at);
+#pragma unroll 1
+  for (int i = first; i < first + n; i++) {
+    const float *in = bwd90_part<C>(p, i, at);
 #pragma unroll
-  for (int j = 0; j < C::D / 8; j++) {
-    const float4 y = __ldcg((const float4 *)(in + 512 * j));
-    x[4 * j] += y.x;
-    x[4 * j + 1] += y.y;
-    x[4 * j + 2] += y.z;
-    x[4 * j + 3] += y.w;
+    for (int j = 0; j < C::D / 8; j++) {
+      const float4 y = __ldcg((const float4 *)(in + 512 * j));
+      x[4 * j] += y.x;
+      x[4 * j + 1] += y.y;
+      x[4 * j + 2] += y.z;
+      x[4 * j + 3] += y.w;
+    }
   }
 }
 
@@ -94,16 +88,16 @@ SM90_DEV void bwd90_gave_part(const bwd90_lane &w, const bwd90_params &p, int bl
 {
   __threadfence();
   named_sync(2 + w.wg, 128);
-  if (w.warp == 0 && w.lane == 0)
+  if (rederive(threadIdx.x) % 128 == 0)
     red_release(p.joined + block * 2 + w.wg, 1);
 }
 
 /* The last part waits for the others, whose blocks have all begun before its own. */
-SM90_DEV void bwd90_await_parts(const bwd90_lane &w, const bwd90_params &p, int block)
+SM90_DEV void bwd90_await_parts(const bwd90_lane &w, const bwd90_params &p, int block, int given)
 {
   const int *joined = p.joined + block * 2 + w.wg;
-  if (w.warp == 0 && w.lane == 0)
-    bwd90_await_turn(joined, p.parts - 1);
+  if (rederive(threadIdx.x) % 128 == 0)
+    bwd90_await_turn(joined, given);
   named_sync(2 + w.wg, 128);
 }
 

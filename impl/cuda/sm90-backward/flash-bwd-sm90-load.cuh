@@ -127,7 +127,7 @@ SM90_DEV void bwd90_produce(uint32_t smem, const volatile bwd90_tile *t, const C
                             const CUtensorMap *mk, const CUtensorMap *mv, const CUtensorMap *mdo,
                             const bwd90_params &p)
 {
-  int m = t->start, head = t->head, i = t->first;
+  int m = t->from, head = t->head + t->skip, i = t->first;
 #pragma unroll 1
   for (;; i++) {
     const int row = m * C::KM, qs = i % C::QSTAGES, os = i % C::DOSTAGES;
@@ -176,14 +176,16 @@ SM90_DEV int *bwd90_zeroed(const bwd90_params &p, const volatile bwd90_tile *t)
   return p.zeroed + t->acc / C::KM * BWD90_TURNS;
 }
 
-/* One thread, at claim id: zeroes a part of the accumulators of a head that comes later, as many
- * query blocks as there are for each of its key blocks. */
+/* One thread, who has claimed a key block, or the first part of it: zeroes a part of the
+ * accumulators of a head that comes later, as many query blocks as there are for each of its key
+ * blocks. */
 template <class C>
-SM90_DEV void bwd90_zero_ahead(uint32_t smem, volatile bwd90_tile *t, const bwd90_params &p, int id)
+SM90_DEV void bwd90_zero_ahead(uint32_t smem, volatile bwd90_tile *t, const bwd90_params &p,
+                               const volatile bwd90_tile *claimed)
 {
-  if (!p.zeroed || id >= (p.b * p.hkv - p.ahead) * p.blocks)
+  if (!p.zeroed || claimed->part > 0 || claimed->place >= (p.b * p.hkv - p.ahead) * p.blocks)
     return;
-  bwd90_find<C>(p, t, id + p.ahead * p.blocks);
+  bwd90_find<C>(p, t, claimed->place + p.ahead * p.blocks);
   bwd90_locate<C>(p, t);
   const int n = (t->sq + C::KM - 1) / C::KM, share = (n + p.blocks - 1) / p.blocks;
   t->lo = min(n, t->n0 / C::KN * share);
@@ -214,10 +216,10 @@ SM90_DEV void bwd90_claim(uint32_t smem, uint8_t *tiles, const bwd90_params &p)
     volatile bwd90_tile *before = (volatile bwd90_tile *)(tiles + (n + 1) % 2 * BWD90_TILE_BYTES);
     if (n > 0) {
       mbar_wait(smem + C::TILE_LOADED, (n - 1) % 2);
-      id = p.next ? (int)gridDim.x + atomicAdd(p.next, 1) : p.tiles;
+      id = p.next ? (int)gridDim.x + atomicAdd(p.next, 1) : p.schedule.units;
     }
     mbar_wait(smem + C::TILE_EMPTY + 8 * (n % 2), n / 2 % 2 ^ 1);
-    if (id < p.tiles) {
+    if (id < p.schedule.units) {
       bwd90_decode<C>(p, t, id);
       t->n = n;
       if (n > 0) {
@@ -232,10 +234,10 @@ SM90_DEV void bwd90_claim(uint32_t smem, uint8_t *tiles, const bwd90_params &p)
       t->id = -1;
     }
     mbar_arrive(smem + C::TILE_FULL + 8 * (n % 2));
-    if (id >= p.tiles || !C::CLAIMS)
+    if (id >= p.schedule.units || !C::CLAIMS)
       return;
     if constexpr (C::AHEAD)
-      bwd90_zero_ahead<C>(smem, (volatile bwd90_tile *)(tiles + 2 * BWD90_TILE_BYTES), p, id);
+      bwd90_zero_ahead<C>(smem, (volatile bwd90_tile *)(tiles + 2 * BWD90_TILE_BYTES), p, t);
   }
 }
 

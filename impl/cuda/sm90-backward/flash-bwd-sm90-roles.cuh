@@ -274,15 +274,14 @@ SM90_DEV void bwd90_finish(const bwd90_lane &w, const bwd90_params &p, const vol
 {
   const int part = t->part;
   if (part >= 0) {
-    const int block = bwd90_shared_block(p, t);
-    if (part < p.parts - 1) {
-      bwd90_give_part<C>(p, block, part, w.wg, acc);
-      bwd90_gave_part(w, p, block);
+    const int sums = t->sums;
+    if (part < t->parts - 1) {
+      bwd90_give_part<C>(p, sums + part, w.wg, acc);
+      bwd90_gave_part(w, p, t->shared);
       return;
     }
-    bwd90_await_parts(w, p, block);
-    for (int i = 0; i < part; i++)
-      bwd90_take_part<C>(p, block, i, w.wg, acc);
+    bwd90_await_parts(w, p, t->shared, part);
+    bwd90_take_parts<C>(p, sums, part, w.wg, acc);
   }
   const attn_tensor &out = w.wg == 0 ? p.dv : p.dk;
   bwd90_store_kv<typename C::T>(out, t, t->n0, w.warp, w.lane, w.wg == 0 ? p.dv_cols : p.d,

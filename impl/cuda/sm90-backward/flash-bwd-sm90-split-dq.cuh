@@ -190,7 +190,7 @@ template <class C>
 SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const bwd90_params &p,
                              int part)
 {
-  int m = t->start, acc = t->acc;
+  int m = t->from, acc = t->acc + t->skip * p.acc_sh;
   int turn = -1;
   bool stored = !C::FIRSTS || !p.firsts;
 #pragma unroll 1

@@ -260,18 +260,16 @@ SM90_DEV void bwd90_finish(const bwd90_lane &w, const bwd90_params &p, const vol
 {
   const int key = t->n0 + 64 * w.wg, part = t->part;
   if (part >= 0) {
-    const int block = bwd90_shared_block(p, t);
-    if (part < p.parts - 1) {
-      bwd90_give_part<C>(p, block, part, w.wg, dV);
-      bwd90_give_part<C>(p, block, part, 2 + w.wg, dK);
-      bwd90_gave_part(w, p, block);
+    const int sums = t->sums;
+    if (part < t->parts - 1) {
+      bwd90_give_part<C>(p, sums + part, w.wg, dV);
+      bwd90_give_part<C>(p, sums + part, 2 + w.wg, dK);
+      bwd90_gave_part(w, p, t->shared);
       return;
     }
-    bwd90_await_parts(w, p, block);
-    for (int i = 0; i < part; i++) {
-      bwd90_take_part<C>(p, block, i, w.wg, dV);
-      bwd90_take_part<C>(p, block, i, 2 + w.wg, dK);
-    }
+    bwd90_await_parts(w, p, t->shared, part);
+    bwd90_take_parts<C>(p, sums, part, w.wg, dV);
+    bwd90_take_parts<C>(p, sums, part, 2 + w.wg, dK);
   }
   bwd90_store_kv<typename C::T>(p.dv, t, key, w.warp, w.lane, p.dv_cols,
                                 C::SCORE ? p.keep_scale : 1.f, dV);

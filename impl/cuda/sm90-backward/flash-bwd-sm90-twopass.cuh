@@ -49,7 +49,8 @@ SM90_DEV bwd90_qtile bwd90_decode_q(const bwd90_params &p)
 {
   bwd90_qtile t;
   const int blocks = (p.sq + C::ROWS - 1) / C::ROWS, heads = p.b * p.hq, n = blockIdx.x;
-  const int section = p.section * p.group, s = n / (section * blocks), r = n - s * section * blocks;
+  const int section = p.schedule.section * p.group;
+  const int s = n / (section * blocks), r = n - s * section * blocks;
   const int here = min(section, heads - s * section), block = r / here;
   const int head = s * section + r - block * here, seq = head / p.hq;
   const int row_q = p.cu_q ? p.cu_q[seq] : 0, row_k = p.cu_q ? p.cu_k[seq] : 0;

@@ -21,11 +21,6 @@
 /* Mean number of keys that a query sees, up to which it costs less to find out who is the first to
  * add to a part of dQ than to zero it: sequence 2k, under a causal mask 4k, not 8k. */
 #define FEW_KEYS 2560
-/* Main zeroes the accumulators so many sections before they are needed, with one less, blocks wait
- * at the first units of a section; and so many units before, else the first blocks wait for one
- * another. */
-#define AHEAD_SECTIONS 2
-#define AHEAD_UNITS 64
 /* By turns, an addition to dQ and word of it take longer than a step: key blocks start so many
  * query blocks apart, and those of several heads run at the same time, of so many bytes together.
  */
@@ -93,39 +88,12 @@ static size_t align_up(size_t bytes)
   return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Key blocks that several blocks share, so that the last round of equal tiles is not one of few:
- * `left` of them are left over after full rounds, and shared by `parts` blocks each. */
-struct shares {
-  int32_t left, parts; /* parts: 0 if none is shared */
-};
-
-#define MOST_PARTS 5
-
-static struct shares shares_of(const struct attn_problem *p, const struct attn_device *dev,
-                               const struct bwd90_kernel *k, bool turns)
-{
-  int64_t n = dev->multiprocessors;
-  int64_t tiles = p->b * p->hkv * ceil_div(p->sk, k->kn);
-  struct shares s = {.left = (int32_t)(n > 0 ? tiles % n : 0)};
-  double least = 1;
-  if (p->mask != ATTN_MASK_NONE || p->nruns || turns || s.left == 0 || n > BWD90_SHARED)
-    return s;
-  for (int parts = 2; parts <= MOST_PARTS && parts <= ceil_div(p->sq, k->km); parts++) {
-    double rounds = (double)ceil_div((int64_t)s.left * parts, n) / parts;
-    if (rounds < least - 1e-9) {
-      least = rounds;
-      s.parts = parts;
-    }
-  }
-  return s;
-}
-
 /* Turn counters, lse2, dsum, dqacc, counters and sums of shared key blocks, in this order. */
 struct layout {
   size_t lse2, dsum, dqacc, joined, shared, end;
 };
 
-static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, struct shares s)
+static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, int64_t sums)
 {
   struct layout l;
   l.lse2 = k->dq ? 0 : align_up(padded / k->km * BWD90_TURNS * sizeof(int32_t));
@@ -133,17 +101,48 @@ static struct layout layout_of(const struct bwd90_kernel *k, int64_t padded, str
   l.dqacc = l.dsum + align_up(padded * sizeof(float));
   l.joined = l.dqacc + (k->dq ? 0 : align_up(padded * k->d * sizeof(float)));
   l.shared = l.joined + align_up(BWD90_COUNTERS * sizeof(int32_t));
-  l.end = l.shared;
-  if (s.parts)
-    l.end += (size_t)s.left * (s.parts - 1) * 2 * k->kn * k->d * sizeof(float);
+  l.end = l.shared + sums * 2 * k->kn * k->d * sizeof(float);
   return l;
+}
+
+/* Heads whose Q, dO and accumulators of dQ are not more than that; at least 1. */
+static int32_t heads_within(const struct attn_problem *p, const struct bwd90_kernel *k,
+                            double bytes)
+{
+  double head = (double)p->sq * (p->hq / p->hkv) * (2 * (p->d + p->dv) + 4 * k->d);
+  int64_t heads = p->b * p->hkv, n = 1;
+  while (n < heads && (n + 1) * head <= bytes)
+    n++;
+  return (int32_t)n;
+}
+
+/* Equal tiles go head after head; unequal ones longest first, as many heads together as L2 holds.
+ */
+static int32_t section_heads(const struct attn_problem *p, const struct bwd90_kernel *k)
+{
+  double most = sees_at_most(p, SHORT_SECTION_KEYS) ? SECTION_BYTES : LONG_SECTION_BYTES;
+  return p->mask == ATTN_MASK_NONE && !p->nruns ? 1 : heads_within(p, k, most);
+}
+
+/* By turns, who shares a key block would have to know the turns of the others. */
+static struct bwd90_schedule schedule_of(const struct attn_problem *p,
+                                         const struct attn_device *dev,
+                                         const struct bwd90_kernel *k, int64_t section)
+{
+  struct bwd90_jobs j = {p, dev->multiprocessors, k->km, k->kn, k->d, ceil_div(p->sk, k->kn)};
+  struct bwd90_schedule s;
+  if (p->deterministic && !k->dq)
+    attn_flash_bwd_sm90_schedule_plain(&j, section, &s);
+  else
+    attn_flash_bwd_sm90_schedule(&j, section, &s);
+  return s;
 }
 
 size_t attn_flash_bwd_sm90_workspace(const struct attn_problem *p, const struct attn_device *dev)
 {
   const struct bwd90_kernel *k = attn_flash_bwd_sm90_choose(p, dev);
-  bool turns = p->deterministic && !k->dq;
-  return layout_of(k, padded_total(p, k->km), shares_of(p, dev, k, turns)).end;
+  struct bwd90_schedule s = schedule_of(p, dev, k, section_heads(p, k));
+  return layout_of(k, padded_total(p, k->km), s.sums).end;
 }
 
 /* ---- plan ----------------------------------------------------------------------------------- */
@@ -183,25 +182,6 @@ static void plan_options(const struct attn_problem *p, struct bwd90_params *a)
   a->keep_scale = attn_dropout_scale(a->drop_threshold);
 }
 
-/* Heads whose Q, dO and accumulators of dQ are not more than that; at least 1. */
-static int32_t heads_within(const struct attn_problem *p, const struct bwd90_kernel *k,
-                            double bytes)
-{
-  double head = (double)p->sq * (p->hq / p->hkv) * (2 * (p->d + p->dv) + 4 * k->d);
-  int64_t heads = p->b * p->hkv, n = 1;
-  while (n < heads && (n + 1) * head <= bytes)
-    n++;
-  return (int32_t)n;
-}
-
-/* Equal tiles go head after head; unequal ones longest first, as many heads together as L2 holds.
- */
-static int32_t section_heads(const struct attn_problem *p, const struct bwd90_kernel *k)
-{
-  double most = sees_at_most(p, SHORT_SECTION_KEYS) ? SECTION_BYTES : LONG_SECTION_BYTES;
-  return p->mask == ATTN_MASK_NONE && !p->nruns ? 1 : heads_within(p, k, most);
-}
-
 /* Key blocks that run at the same time start at different query blocks, so that nobody waits; at
  * most as many as the device holds, else those that run would wait for others that cannot start.
  * By turns it holds fewer of each of several heads, in equal groups, so that they are SPACING query
@@ -215,7 +195,7 @@ static void plan_rotation(const struct attn_problem *p, const struct attn_device
     int64_t heads = heads_within(p, plan->kernel, ROTATED_BYTES);
     while (rotate % 2 == 0 && rotate * SPACING > a->qblocks && 2 * n / rotate <= heads)
       rotate /= 2;
-    a->section = within(n / rotate, heads);
+    a->schedule.section = within(n / rotate, heads);
   }
   a->rotate = (int32_t)rotate;
 }
@@ -232,15 +212,6 @@ static void plan_order(const struct attn_problem *p, const struct attn_device *d
     plan_rotation(p, dev, plan);
 }
 
-/* So many K/V heads ahead of its work main zeroes accumulators. */
-static int32_t plan_ahead(const struct attn_problem *p, const struct bwd90_params *a)
-{
-  int64_t units = (int64_t)a->section * (a->blocks > 0 ? a->blocks : 1);
-  int64_t sections = ceil_div(AHEAD_UNITS, units);
-  sections = sections > AHEAD_SECTIONS ? sections : AHEAD_SECTIONS;
-  return within(a->section * sections, p->b * p->hkv);
-}
-
 /* The units of work, and how many blocks do them.  By turns, every unit has its own block: they
  * wait for one another. */
 static void plan_work(const struct attn_problem *p, const struct attn_device *dev,
@@ -248,15 +219,11 @@ static void plan_work(const struct attn_problem *p, const struct attn_device *de
 {
   const struct bwd90_kernel *k = plan->kernel;
   struct bwd90_params *a = &plan->params;
-  struct shares s = shares_of(p, dev, k, plan->turns);
-  a->parts = s.parts;
-  a->tiles = (int32_t)(p->b * p->hkv * a->blocks);
-  a->whole = a->tiles - (s.parts ? s.left : 0);
-  a->tiles += s.parts ? s.left * (s.parts - 1) : 0;
-  plan->grid = a->tiles;
+  a->schedule = schedule_of(p, dev, k, a->schedule.section);
+  plan->grid = a->schedule.units;
   plan->firsts = k->firsts && attn_flash_bwd_sm90_few_keys(p);
   plan->zeroes = k->ahead && a->blocks > 0;
-  a->ahead = plan_ahead(p, a);
+  a->ahead = attn_flash_bwd_sm90_ahead(&a->schedule, p->b * p->hkv, a->blocks);
   if (k->claims && !plan->turns && p->sq > 0 && plan->grid > dev->multiprocessors)
     plan->grid = dev->multiprocessors;
 }
@@ -283,7 +250,7 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
   a->dv_cols = (int32_t)p->dv;
   a->qblocks = (int32_t)ceil_div(p->sq, k->km);
   a->blocks = (int32_t)ceil_div(p->sk, k->kn);
-  a->section = section_heads(p, k);
+  a->schedule.section = section_heads(p, k);
   a->acc_sh = (int32_t)padded_rows(p, k->km);
   a->acc_sb = plan->ragged ? 0 : (int32_t)(p->hq * a->acc_sh);
   a->lse_sb = plan->ragged ? 0 : p->hq * p->sq;
@@ -307,9 +274,7 @@ int attn_flash_bwd_sm90_plan(const struct attn_problem *p, const struct attn_dev
 static void place(const struct bwd90_plan *plan, const struct attn_args *args,
                   struct bwd90_params *a)
 {
-  int32_t left = a->parts ? (a->tiles - a->whole) / a->parts : 0;
-  struct shares s = {left, a->parts};
-  struct layout l = layout_of(plan->kernel, plan->padded, s);
+  struct layout l = layout_of(plan->kernel, plan->padded, a->schedule.sums);
   char *w = args->workspace;
   a->o = args->o;
   a->dout = args->dout;
@@ -324,7 +289,7 @@ static void place(const struct bwd90_plan *plan, const struct attn_args *args,
   a->dsum = (float *)(w + l.dsum);
   a->dqacc = (float *)(w + l.dqacc);
   a->joined = (int32_t *)(w + l.joined);
-  a->next = plan->grid < a->tiles ? a->joined + 2 * BWD90_SHARED : NULL;
+  a->next = plan->grid < a->schedule.units ? a->joined + 2 * BWD90_SHARED : NULL;
   a->shared = (float *)(w + l.shared);
   if (plan->ragged) {
     a->cu_q = args->cu_seqlens_q;

@@ -63,13 +63,16 @@ struct bwd90_tile {
   int id;                     /* below 0: there is no more work */
   int n, worked, first, last; /* of the block: turn, turns with steps before; steps of this turn */
   int n0, kv_head;
-  int lo, hi, start; /* the walk over the query blocks begins at start and wraps around */
+  int lo, hi, start; /* the walk over a head's query blocks begins at start and wraps around */
+  int skip, from;    /* so many heads are left out, and of the first the blocks before that one */
   int sq, sk, shift;
   int seq, row_k; /* of the sequence: index in the batch (0 if packed), first row of K */
   int q_row, q_at, k_row, k_at; /* tensor map coordinates of the first row: row, batch */
   int acc, head;                /* of the first query head: padded row, index */
   int batch;                    /* sequence, packed or not */
-  int part;                     /* of a shared key block; else -1 */
+  int place;                    /* of the key block in the order */
+  int part, parts;              /* of a shared key block; else -1, 1 */
+  int shared, sums;             /* its number, that of the first sum of its parts */
 };
 
 SM90_DEV int bwd90_acc(const bwd90_params &p, int seq, int row_q, int km)
@@ -77,13 +80,14 @@ SM90_DEV int bwd90_acc(const bwd90_params &p, int seq, int row_q, int km)
   return p.cu_q ? (row_q / km + seq) * km : seq * p.acc_sb;
 }
 
-/* Which sequence, head and keys a key block is of. */
+/* Which sequence, head and keys the key block is of that has this place in the order. */
 template <class C>
-SM90_DEV void bwd90_find(const bwd90_params &p, volatile bwd90_tile *t, int id)
+SM90_DEV void bwd90_find(const bwd90_params &p, volatile bwd90_tile *t, int place)
 {
-  const int s = id / (p.section * p.blocks), r = id - s * p.section * p.blocks;
-  const int here = min(p.section, p.b * p.hkv - s * p.section), block = r / here;
-  const int head = s * p.section + r - block * here, seq = head / p.hkv;
+  const int section = p.schedule.section, last = p.schedule.last;
+  const int first = min(place / (section * p.blocks) * section, last), r = place - first * p.blocks;
+  const int here = first < last ? section : p.b * p.hkv - first, block = r / here;
+  const int head = first + r - block * here, seq = head / p.hkv;
   t->n0 = (p.backwards ? p.blocks - 1 - block : block) * C::KN;
   t->batch = seq;
   t->kv_head = head - seq * p.hkv;
@@ -91,12 +95,23 @@ SM90_DEV void bwd90_find(const bwd90_params &p, volatile bwd90_tile *t, int id)
 }
 
 /* Which key block a unit of work is of, and which part of it. */
-SM90_DEV int bwd90_unit(const bwd90_params &p, volatile bwd90_tile *t, int id)
+SM90_DEV void bwd90_unit(const bwd90_params &p, volatile bwd90_tile *t, int id)
 {
-  const int beyond = id - p.whole;
+  int i = 0;
+#pragma unroll 1
+  for (int end = p.schedule.stretches, k = end / 2; k > i; k = (i + end) / 2)
+    if (p.schedule.stretch[k].unit <= id)
+      i = k;
+    else
+      end = k;
+  const bwd90_stretch &s = p.schedule.stretch[i];
+  const int n = (id - s.unit) / s.parts;
   t->id = id;
-  t->part = beyond < 0 ? -1 : beyond % p.parts;
-  return beyond < 0 ? id : p.whole + beyond / p.parts;
+  t->place = s.block + n;
+  t->parts = s.parts;
+  t->part = s.parts > 1 ? id - s.unit - n * s.parts : -1;
+  t->shared = s.shared + n;
+  t->sums = s.sums + n * (s.parts - 1);
 }
 
 /* Where the sequence lies.  A packed tensor's map has rows [0, max) of a sequence that ends at row
@@ -123,39 +138,42 @@ SM90_DEV void bwd90_range(const bwd90_params &p, volatile bwd90_tile *t, int km,
   const int from = t->n0, end = min(from + kn, t->sk);
   const int first = max(0, from - t->shift - p.right), last = min(t->sq, end - t->shift + p.left);
   const bool any = first < last && from < t->sk;
-  t->lo = t->start = any ? first / km : 0;
+  t->lo = t->start = t->from = any ? first / km : 0;
   t->hi = any ? (last - 1) / km + 1 : 0;
   if (any && p.rotate) {
     const int n = from / kn, leader = n / p.rotate * p.rotate;
-    t->start = (n - leader) * t->hi / min(p.rotate, (t->sk + kn - 1) / kn - leader);
+    t->start = t->from = (n - leader) * t->hi / min(p.rotate, (t->sk + kn - 1) / kn - leader);
   }
 }
 
-/* Leaves a block its part of a shared key block's queries. */
-SM90_DEV void bwd90_share(const bwd90_params &p, volatile bwd90_tile *t)
+/* Leaves a block its part of a shared key block's steps. */
+SM90_DEV void bwd90_share(volatile bwd90_tile *t)
 {
-  const int lo = t->lo, n = t->hi - lo, part = t->part;
-  if (part < 0)
+  const int part = t->part, steps = t->last + 1, first = steps * part / t->parts;
+  if (part < 0 || steps == 0)
     return;
-  t->lo = t->start = lo + n * part / p.parts;
-  t->hi = lo + n * (part + 1) / p.parts;
+  t->last = steps * (part + 1) / t->parts - first - 1;
+  t->start = t->lo;
+  t->skip = first / (t->hi - t->start);
+  t->from = t->start + first - t->skip * (t->hi - t->start);
 }
 
 /* Step by step through shared memory, for it is computed by a thread that has few registers. */
 template <class C>
 SM90_DEV void bwd90_decode(const bwd90_params &p, volatile bwd90_tile *t, int id)
 {
-  bwd90_find<C>(p, t, bwd90_unit(p, t, id));
+  bwd90_unit(p, t, id);
+  bwd90_find<C>(p, t, t->place);
   bwd90_locate<C>(p, t);
   bwd90_range(p, t, C::KM, C::KN);
-  bwd90_share(p, t);
   t->k_row = (p.cu_q ? p.sk - t->sk : 0) + t->n0;
-  t->n = t->worked = t->first = 0;
+  t->n = t->worked = t->first = t->skip = 0;
   t->last = max(0, t->hi - t->lo) * p.group - 1;
+  bwd90_share(t);
 }
 
 /* The tile is computed once and read from shared memory by those who need a part of it. */
-#define BWD90_TILE_BYTES 96
+#define BWD90_TILE_BYTES 128
 static_assert(sizeof(bwd90_tile) <= BWD90_TILE_BYTES, "tile");
 
 /* How many key blocks add to query block m before this one does.  At most 2^22 query blocks times

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "impl/attn.h"
+#include "impl/cuda/sm90-backward/flash-bwd-sm90-schedule.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,12 +35,10 @@ struct bwd90_params {
   /* Else main zeroes dqacc, some heads before it is needed: how many parts of a K/V head are zero,
    * where the turns of its first query block would be; or NULL. */
   int32_t *zeroed;
-  int32_t ahead; /* so many K/V heads before; the first so many are zeroed by pre */
-  /* Key blocks from `whole` on are shared by `parts` blocks each. */
+  int32_t ahead;   /* so many K/V heads before; the first so many are zeroed by pre */
   int32_t *joined; /* 2 a shared key block: parts of a warpgroup that are there */
   float *shared;   /* parts - 1 a shared key block: their dV, dK */
-  int32_t whole, parts;
-  int32_t tiles;              /* units of work: key blocks, and parts of those that are shared */
+  struct bwd90_schedule schedule;
   int32_t *next;              /* the units that have been claimed; NULL: every block has one */
   int64_t lse_sb, lse_sh;     /* elements */
   const int32_t *cu_q, *cu_k; /* ragged: b + 1 offsets; NULL: uniform */
@@ -47,8 +46,7 @@ struct bwd90_params {
   int32_t b, hq, hkv, group;  /* group: query heads on one K/V head */
   int32_t sq, sk, d, dv_cols; /* ragged: the longest sequence's lengths */
   int32_t qblocks, blocks;    /* of the longest sequence: query blocks, key blocks */
-  int32_t section;   /* K/V heads that are scheduled together, so that Q, dO and dQ stay in L2 */
-  int32_t backwards; /* key blocks from right to left */
+  int32_t backwards;          /* key blocks from right to left */
   int32_t rotate;  /* key blocks that start at different query blocks; 0: all start at the first */
   int32_t topleft; /* query i sits at key i, not at key i + sk - sq */
   int32_t left, right; /* keys visible before and after that */
@@ -97,9 +95,6 @@ struct bwd90_kernel {
   bool claims;          /* main may be of fewer blocks than there are units of work */
 };
 
-/* At most so many key blocks are shared by several blocks: fewer than a device has
- * multiprocessors. */
-#define BWD90_SHARED 256
 /* Counters that begin at 0: two a shared key block, and that of the units of work. */
 #define BWD90_COUNTERS (2 * BWD90_SHARED + 4)
 
