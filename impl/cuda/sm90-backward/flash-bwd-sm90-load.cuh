@@ -8,11 +8,11 @@
  * and the first Q and dO of a unit are loaded while the sums of the one before are written.
  *
  * Who claims a unit of a kernel that is AHEAD also zeroes a part of the accumulators of dQ that
- * come into use two sections later: beside products that leave the memory idle, and late enough
- * that they are still in L2 when they are added to.  TF/s beside all zeroed by pre, causal:
- * head_dim 64 sequence 8k 569, 557, 16k 604, 594; head_dim 128 8k 627, 625; head_dim 256 2k 364,
- * 360, without a mask 425, 416.  No difference at head_dim 128 and 256 from 16k on.  One section
- * before: 256 2k causal 356.
+ * come into use two sections later, or more if the last is long: beside products that leave the
+ * memory idle, and late enough that they are still in L2 when they are added to.  TF/s beside all
+ * zeroed by pre, causal: head_dim 64 sequence 8k 569, 557, 16k 604, 594; head_dim 128 8k 627, 625;
+ * head_dim 256 2k 364, 360, without a mask 425, 416.  No difference at head_dim 128 and 256 from
+ * 16k on.  One section before: 256 2k causal 356.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_LOAD_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_LOAD_CUH

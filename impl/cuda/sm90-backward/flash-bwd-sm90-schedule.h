@@ -22,9 +22,14 @@
  * longer ones it simulates less than 0.5 %, and there is no difference.
  *
  * That lost: parts of a range of queries of every head of the group, 1.39 at 1k and 1.24 at 2k (32
- * / 8 heads), for they are less equal; shared key blocks in the last of several sections, 1.08 at
- * 4k, 0.93 at 8k, where as whole ones in one section they have 1.20 and 1.10; all heads of 16k
- * tokens in one section, 0.75 at 2k.
+ * / 8 heads), for they are less equal; shared key blocks at 4k, 1.07 to 1.15, and in the last of
+ * several sections at 8k, 0.93, where whole ones in one section have 1.20 and 1.10; all heads of
+ * 16k tokens in one section, 0.75 at 2k; and so that all key blocks are at the same dQ at the same
+ * time, the query heads of a group one after another for each query block, from right to left: 32 /
+ * 8 heads 1.27 beside 1.31 at 2k, 1.07 beside 1.22 at 4k, 16k tokens at 2k 1.120 beside 1.148.
+ *
+ * Left as it is: what has a deterministic dQ by turns, where nothing is shared and each unit has a
+ * block of its own.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_SCHEDULE_H
 #define IMPL_CUDA_FLASH_BWD_SM90_SCHEDULE_H
