@@ -28,7 +28,7 @@ SM90_DEV void bwd90_store(uint16_t *out, int64_t stride, int row, int rows, int 
       quad_swap(r, lane);
       const int col = 32 * j + 8 * (lane & 3);
       if (row + 8 * h < rows && col < cols)
-        *(uint4 *)(out + (row + 8 * h) * stride + col) = make_uint4(r[0], r[1], r[2], r[3]);
+        store_once(out + (row + 8 * h) * stride + col, r);
     }
   }
 }
@@ -103,7 +103,8 @@ SM90_DEV void bwd90_await_parts(const bwd90_lane &w, const bwd90_params &p, int 
 
 /* ---- before and after ------------------------------------------------------------------------ */
 
-/* A query block of one head. */
+/* A query block of one head.  From the last to the first: what pre has read last main reads first,
+ * and what main has added to last post reads first, from L2. */
 struct bwd90_rows {
   int m0, seq, head, sq, sk, row_q;
   int acc; /* its first padded row */
@@ -112,8 +113,8 @@ struct bwd90_rows {
 SM90_DEV bwd90_rows bwd90_rows_of(const bwd90_params &p, int km)
 {
   bwd90_rows r;
-  const int head = blockIdx.x / p.qblocks;
-  r.m0 = (blockIdx.x - head * p.qblocks) * km;
+  const int at = gridDim.x - 1 - blockIdx.x, head = at / p.qblocks;
+  r.m0 = (at - head * p.qblocks) * km;
   r.seq = head / p.hq;
   r.head = head - r.seq * p.hq;
   r.row_q = p.cu_q ? p.cu_q[r.seq] : 0;
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
     const int k = i * ROWS + t / LANES, row = r.m0 + k;
     float sum = 0, l = INFINITY;
     if (row < r.sq && 8 * lane < p.dv_cols)
-      sum = bwd90_dot<typename C::T>(*(const uint4 *)(o + row * p.o.ss),
+      sum = bwd90_dot<typename C::T>(__ldcs((const uint4 *)(o + row * p.o.ss)),
                                      *(const uint4 *)(g + row * p.dout.ss));
 #pragma unroll
     for (int step = LANES / 2; step; step /= 2)
@@ -218,7 +219,7 @@ SM90_DEV void bwd90_store_t(uint16_t *out, int64_t stride, int row, int rows, in
     quad_swap(r, lane);
     const int i = row + 16 * j + 8 * (k >> 1) + lane / 4, c = col + 8 * (k & 1);
     if (i < rows && c < cols)
-      *(uint4 *)(out + i * stride + c) = make_uint4(r[0], r[1], r[2], r[3]);
+      store_once(out + i * stride + c, r);
   }
 }
 

@@ -8,11 +8,11 @@
  * and the first Q and dO of a unit are loaded while the sums of the one before are written.
  *
  * Who claims a unit of a kernel that is AHEAD also zeroes a part of the accumulators of dQ that
- * come into use two sections later, or more if the last is long: beside products that leave the
- * memory idle, and late enough that they are still in L2 when they are added to.  TF/s beside all
- * zeroed by pre, causal: head_dim 64 sequence 8k 569, 557, 16k 604, 594; head_dim 128 8k 627, 625;
- * head_dim 256 2k 364, 360, without a mask 425, 416.  No difference at head_dim 128 and 256 from
- * 16k on.  One section before: 256 2k causal 356.
+ * come into use two sections later, more if the last is long, one of sections of a single head:
+ * beside products that leave the memory idle, and late enough that they are still in L2 when they
+ * are added to.  TF/s beside all zeroed by pre, causal: head_dim 64 sequence 8k 569, 557, 16k 604,
+ * 594; head_dim 128 8k 627, 625; head_dim 256 2k 364, 360, without a mask 425, 416.  No difference
+ * at head_dim 128 and 256 from 16k on.  One section before: 256 2k causal 356.
  */
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_LOAD_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_LOAD_CUH
@@ -56,7 +56,7 @@ SM90_DEV void bwd90_clear(uint32_t smem, const bwd90_params &p)
 
 /* Loads rows [row, row + ROWS) as panels; rows and columns outside the tensor become zero.  With
  * them `more` bytes are expected. */
-template <int ROWS, int D>
+template <int ROWS, int D, bool ONCE = false>
 SM90_DEV void bwd90_load(uint32_t dst, const CUtensorMap *map, uint32_t bar, int width, int more,
                          int row, int head, int batch)
 {
@@ -64,7 +64,9 @@ SM90_DEV void bwd90_load(uint32_t dst, const CUtensorMap *map, uint32_t bar, int
   mbar_expect(bar, ROWS * 128 * panels + more);
 #pragma unroll
   for (int i = 0; i < D / 64; i++)
-    if (i < panels)
+    if (i < panels && ONCE)
+      tma_load_once_4d(dst + i * ROWS * 128, map, bar, 64 * i, row, head, batch);
+    else if (i < panels)
       tma_load_4d(dst + i * ROWS * 128, map, bar, 64 * i, row, head, batch);
 }
 
@@ -106,8 +108,8 @@ SM90_DEV void bwd90_produce_k(uint32_t smem, const volatile bwd90_tile *t, const
 {
   const int slot = t->worked % C::KSLOTS;
   mbar_wait(smem + C::K_EMPTY + 8 * slot, t->worked / C::KSLOTS % 2 ^ 1);
-  bwd90_load<C::KN, C::D>(smem + C::K0 + slot * C::SLOT_BYTES, mk, smem + C::K_FULL + 8 * slot, p.d,
-                          0, t->k_row, t->kv_head, t->k_at);
+  bwd90_load<C::KN, C::D, true>(smem + C::K0 + slot * C::SLOT_BYTES, mk,
+                                smem + C::K_FULL + 8 * slot, p.d, 0, t->k_row, t->kv_head, t->k_at);
 }
 
 template <class C>
@@ -116,8 +118,9 @@ SM90_DEV void bwd90_produce_v(uint32_t smem, const volatile bwd90_tile *t, const
 {
   const int slot = t->worked % C::KSLOTS;
   mbar_wait(smem + C::V_EMPTY + 8 * slot, t->worked / C::KSLOTS % 2 ^ 1);
-  bwd90_load<C::KN, C::D>(smem + C::V0 + slot * C::SLOT_BYTES, mv, smem + C::V_FULL + 8 * slot,
-                          p.dv_cols, 0, t->k_row, t->kv_head, t->k_at);
+  bwd90_load<C::KN, C::D, true>(smem + C::V0 + slot * C::SLOT_BYTES, mv,
+                                smem + C::V_FULL + 8 * slot, p.dv_cols, 0, t->k_row, t->kv_head,
+                                t->k_at);
 }
 
 /* One thread, one tile: Q with lse2 and dO with dsum for every step, beside the first of them V and
@@ -183,7 +186,8 @@ template <class C>
 SM90_DEV void bwd90_zero_ahead(uint32_t smem, volatile bwd90_tile *t, const bwd90_params &p,
                                const volatile bwd90_tile *claimed)
 {
-  if (!p.zeroed || claimed->part > 0 || claimed->place >= (p.b * p.hkv - p.ahead) * p.blocks)
+  if (!p.zeroed || claimed->part > 0 ||
+      claimed->place >= (int)(rederive(p.b * p.hkv) - p.ahead) * p.blocks)
     return;
   bwd90_find<C>(p, t, claimed->place + p.ahead * p.blocks);
   bwd90_locate<C>(p, t);
@@ -205,39 +209,68 @@ SM90_DEV void bwd90_zero_ahead(uint32_t smem, volatile bwd90_tile *t, const bwd9
   red_release(bwd90_zeroed<C>(p, t), 1);
 }
 
-/* One thread: decides what the block works on.  A unit is claimed when all of the one before is on
- * its way to shared memory: late enough that others who are free get it first. */
+/* What the claiming warp keeps in shared memory, for it has few registers: its turn, the unit of
+ * work, and how many blocks there are, whose first units nobody has to claim. */
+struct bwd90_clerk {
+  int turn, id, grid;
+};
+#define BWD90_CLERK_BYTES 16
+static_assert(sizeof(bwd90_clerk) <= BWD90_CLERK_BYTES, "clerk");
+
+/* One thread: what the block works on in its turn, once a unit has been claimed. */
+template <class C>
+SM90_DEV void bwd90_begin_turn(uint32_t smem, uint8_t *tiles, const bwd90_params &p,
+                               const volatile bwd90_clerk *x)
+{
+  const int n = x->turn, id = x->id;
+  volatile bwd90_tile *t = (volatile bwd90_tile *)(tiles + n % 2 * BWD90_TILE_BYTES);
+  volatile bwd90_tile *before = (volatile bwd90_tile *)(tiles + (n + 1) % 2 * BWD90_TILE_BYTES);
+  mbar_wait(smem + C::TILE_EMPTY + 8 * (n % 2), n / 2 % 2 ^ 1);
+  if (id < p.schedule.units) {
+    bwd90_decode<C>(p, t, id);
+    t->n = n;
+    if (n > 0) {
+      t->worked = before->worked + (before->last >= before->first);
+      t->first = before->last + 1;
+      t->last += t->first;
+    }
+    if (C::AHEAD && t->last >= t->first && !bwd90_zeroed_before(p, t->batch, t->kv_head))
+      while (ld_acquire(bwd90_zeroed<C>(p, t)) < p.blocks)
+        ;
+  } else {
+    t->id = -1;
+  }
+  mbar_arrive(smem + C::TILE_FULL + 8 * (n % 2));
+  if constexpr (C::AHEAD)
+    if (id < p.schedule.units)
+      bwd90_zero_ahead<C>(smem, (volatile bwd90_tile *)(tiles + 2 * BWD90_TILE_BYTES), p, t);
+}
+
+/* A warp: decides what the block works on.  A unit is claimed when all of the one before is on its
+ * way to shared memory: late enough that others who are free get it first. */
 template <class C>
 SM90_DEV void bwd90_claim(uint32_t smem, uint8_t *tiles, const bwd90_params &p)
 {
+  volatile bwd90_clerk *x = (volatile bwd90_clerk *)(tiles + (C::CLERK - C::TILE));
+  if (laneid() == 0) {
+    x->turn = 0;
+    x->id = blockIdx.x;
+    x->grid = gridDim.x;
+  }
 #pragma unroll 1
-  for (int n = 0, id = blockIdx.x;; n++) {
-    volatile bwd90_tile *t = (volatile bwd90_tile *)(tiles + n % 2 * BWD90_TILE_BYTES);
-    volatile bwd90_tile *before = (volatile bwd90_tile *)(tiles + (n + 1) % 2 * BWD90_TILE_BYTES);
-    if (n > 0) {
-      mbar_wait(smem + C::TILE_LOADED, (n - 1) % 2);
-      id = p.next ? (int)gridDim.x + atomicAdd(p.next, 1) : p.schedule.units;
-    }
-    mbar_wait(smem + C::TILE_EMPTY + 8 * (n % 2), n / 2 % 2 ^ 1);
-    if (id < p.schedule.units) {
-      bwd90_decode<C>(p, t, id);
-      t->n = n;
-      if (n > 0) {
-        t->worked = before->worked + (before->last >= before->first);
-        t->first = before->last + 1;
-        t->last += t->first;
-      }
-      if (C::AHEAD && t->last >= t->first && !bwd90_zeroed_before(p, t->batch, t->kv_head))
-        while (ld_acquire(bwd90_zeroed<C>(p, t)) < p.blocks)
-          ;
-    } else {
-      t->id = -1;
-    }
-    mbar_arrive(smem + C::TILE_FULL + 8 * (n % 2));
-    if (id >= p.schedule.units || !C::CLAIMS)
+  for (;;) {
+    __syncwarp();
+    if (laneid() == 0)
+      bwd90_begin_turn<C>(smem, tiles, p, x);
+    __syncwarp();
+    if (x->id >= p.schedule.units || !C::CLAIMS)
       return;
-    if constexpr (C::AHEAD)
-      bwd90_zero_ahead<C>(smem, (volatile bwd90_tile *)(tiles + 2 * BWD90_TILE_BYTES), p, t);
+    mbar_wait(smem + C::TILE_LOADED, x->turn % 2);
+    __syncwarp();
+    if (laneid() == 0) {
+      x->id = p.next ? x->grid + atomicAdd(p.next, 1) : p.schedule.units;
+      x->turn++;
+    }
   }
 }
 

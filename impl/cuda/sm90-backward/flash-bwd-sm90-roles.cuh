@@ -57,7 +57,8 @@ struct bwd90_roles {
   static constexpr int DS_FULL = DO_EMPTY + 8 * DOSTAGES, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
   static constexpr int P_FULL = DS_EMPTY + 8 * DSSTAGES, P_EMPTY = P_FULL + 8 * PSTAGES;
   static constexpr int TILE = (P_EMPTY + 8 * PSTAGES + 15) / 16 * 16;
-  static constexpr int ZERO = TILE + 3 * BWD90_TILE_BYTES, ZEROES = AHEAD ? 1024 : 0;
+  static constexpr int CLERK = TILE + 3 * BWD90_TILE_BYTES;
+  static constexpr int ZERO = CLERK + BWD90_CLERK_BYTES, ZEROES = AHEAD ? 1024 : 0;
   static constexpr int SMEM = ZERO + ZEROES;
   /* Operands of S, dV, dP, dK; P there and back; Q and dO from TMA; dS, and operands of dQ. */
   static constexpr int STEP_SMEM = 2 * K_BYTES + 4 * Q_BYTES + 2 * P_BYTES + 2 * Q_BYTES +
@@ -366,7 +367,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     regs_give<C::PREGS>();
     if (threadIdx.x == 0)
       bwd90_load_tiles<C>(smem, shared + C::TILE, &mq, &mk, &mv, &mdo, p);
-    else if (threadIdx.x == 32)
+    else if (warp == 1)
       bwd90_claim<C>(smem, shared + C::TILE, p);
   }
 }

@@ -55,14 +55,15 @@ void attn_flash_bwd_sm90_schedule_plain(const struct bwd90_jobs *j, int64_t sect
 }
 
 /* Accumulators are zeroed so many sections before they are needed, with one less, blocks wait at
- * the first units of a section; and so many units before, else the first blocks wait for one
- * another. */
+ * the first units of a section of several heads; of one head each, one before, so that they are
+ * still in L2; and so many units before, else the first blocks wait for one another. */
 #define AHEAD_SECTIONS 2
 #define AHEAD_UNITS 64
 
 int32_t attn_flash_bwd_sm90_ahead(const struct bwd90_schedule *s, int64_t heads, int64_t blocks)
 {
-  int64_t units = ceil_div(AHEAD_UNITS, blocks > 0 ? blocks : 1), n = AHEAD_SECTIONS * s->section;
+  int64_t units = ceil_div(AHEAD_UNITS, blocks > 0 ? blocks : 1);
+  int64_t n = s->section > 1 ? AHEAD_SECTIONS * s->section : 1;
   n = n > units ? n : units;
   if (heads - s->last > s->section)
     n = n > heads - s->last + units ? n : heads - s->last + units;

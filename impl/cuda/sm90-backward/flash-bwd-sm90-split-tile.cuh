@@ -52,7 +52,8 @@ struct bwd90_split {
   static constexpr int DQ_FULL = DO_EMPTY + 8 * DOSTAGES, DQ_EMPTY = DQ_FULL + 16;
   static constexpr int DS_FULL = DQ_EMPTY + 16, DS_EMPTY = DS_FULL + 8 * DSSTAGES;
   static constexpr int TILE = (DS_EMPTY + 8 * DSSTAGES + 15) / 16 * 16;
-  static constexpr int ZERO = TILE + (AHEAD ? 3 : 2) * BWD90_TILE_BYTES;
+  static constexpr int CLERK = TILE + (AHEAD ? 3 : 2) * BWD90_TILE_BYTES;
+  static constexpr int ZERO = CLERK + BWD90_CLERK_BYTES;
   static constexpr int ZEROES = !AHEAD ? 0 : KSLOTS == 2 ? 256 : 1024, SMEM = ZERO + ZEROES;
   /* Operands of S and dP (each warpgroup half of K or V, and all of Q or dO), dV, dK, dQ; dS; dQ
    * on its way, there and back; Q and dO from TMA. */

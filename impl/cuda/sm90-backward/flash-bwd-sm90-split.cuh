@@ -59,8 +59,14 @@
  * TWO_K: room for K and V of two tiles, which head_dim 64 has.  Causal 2k 418 (1.30), 413 without;
  * 8k 566, 555; 16k 598, 591.  Without a mask, and with K alone at head_dim 128, no gain.
  *
+ * Since the claiming warp is whole and keeps what it knows in shared memory, of cuDNN's: head_dim
+ * 64 2k 1.25 (1.22 before), causal 1.37 (1.31); head_dim 128 2k causal 1.16 (1.15).
+ *
  * Not taken either: dQ made from the accumulators beside the main pass, by the warp that claims
- * tiles: it has 24 registers, falls behind, and the rest takes 1 to 5 % at sequence 2k.
+ * tiles: it has 24 registers, falls behind, and the rest takes 1 to 5 % at sequence 2k; at 8k, dQ
+ * of a query block made once all have added to it, which is asked after every addition, takes DRAM
+ * traffic from 974 to 708 MB (batch 2, 16 heads; 538 are compulsory), and 1.5 % longer, 3.5 % at
+ * 16k.
  *
  * By a model, a step's traffic to shared memory (operands, dS, dQ twice, Q and dO, lse and dsum)
  * fills 85 % of its bandwidth: 80 queries and V in registers are there to lower it.
@@ -356,7 +362,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     return;
   }
   regs_give<C::PREGS>();
-  if (threadIdx.x % 32)
+  if (warp != 1 && threadIdx.x % 32)
     return;
   if (warp == 0)
     bwd90_load_tiles<C>(smem, shared + C::TILE, &mq, &mk, &mv, &mdo, p);

@@ -9,7 +9,28 @@
 
 #include "impl/cuda/ptx-sm90.cuh"
 
+/* As createpolicy makes it. */
+#define SM90_EVICT_FIRST 0x12F0000000000000ull
+
+/* Read where it is used: no register keeps it. */
+SM90_DEV int laneid()
+{
+  int x;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(x));
+  return x;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
+
+/* As tma_load_4d, of what is read once: it is the first to leave L2. */
+SM90_DEV void tma_load_once_4d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int c0, int c1,
+                               int c2, int c3)
+{
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+               ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+               "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(SM90_EVICT_FIRST)
+               : "memory");
+}
 
 /* bytes is a multiple of 16, as are both addresses. */
 SM90_DEV void bulk_load(uint32_t dst, const void *src, uint32_t bytes, uint32_t bar)
@@ -61,6 +82,12 @@ SM90_DEV void red_add_v4(float *dst, float a, float b, float c, float d)
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(dst), "f"(a), "f"(b), "f"(c),
                "f"(d)
                : "memory");
+}
+
+/* What is read once more at most, if at all: the first to leave L2. */
+SM90_DEV void store_once(void *at, const uint32_t (&x)[4])
+{
+  __stcs((uint4 *)at, make_uint4(x[0], x[1], x[2], x[3]));
 }
 
 /* ---- order between blocks -------------------------------------------------------------------- */
