@@ -96,6 +96,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-backward/flash-bwd-sm90-d256-twopass.cu \
   impl/cuda/sm90-backward/flash-bwd-sm90-ends.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-load.cuh \
+  impl/cuda/sm90-backward/flash-bwd-sm90-make-dq.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-options.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-roles.cuh \
   impl/cuda/sm90-backward/flash-bwd-sm90-split.cuh \

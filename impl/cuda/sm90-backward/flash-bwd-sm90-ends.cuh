@@ -11,33 +11,6 @@
 
 /* ---- epilogue -------------------------------------------------------------------------------- */
 
-/* Writes a warp's 16 rows x 2N columns of an accumulator; row: of this thread, its upper one. */
-template <class T, int N>
-SM90_DEV void bwd90_store(uint16_t *out, int64_t stride, int row, int rows, int cols, float factor,
-                          int lane, const float (&x)[N])
-{
-#pragma unroll
-  for (int j = 0; j < N / 16; j++) {
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      uint32_t r[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        r[i] =
-            pack2(T(), x[16 * j + 4 * i + 2 * h] * factor, x[16 * j + 4 * i + 2 * h + 1] * factor);
-      quad_swap(r, lane);
-      const int col = 32 * j + 8 * (lane & 3);
-      if (row + 8 * h < rows && col < cols)
-        store_once(out + (row + 8 * h) * stride + col, r);
-    }
-  }
-}
-
-SM90_DEV uint16_t *bwd90_at(const attn_tensor &t, int64_t seq, int64_t row, int64_t head)
-{
-  return (uint16_t *)t.data + seq * t.sb + row * t.ss + head * t.sh;
-}
-
 /* dK or dV: 64 rows of a warpgroup from row n, warp and lane within it. */
 template <class T, int N>
 SM90_DEV void bwd90_store_kv(const attn_tensor &out, const volatile bwd90_tile *t, int n, int warp,
@@ -190,37 +163,15 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
   }
   if (!C::DQ_ADDED)
     return;
-  int32_t *states = p.turns ? p.turns : p.firsts ? p.firsts : p.zeroed;
-  if (states && t < BWD90_TURNS)
-    states[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
+  if (t < BWD90_TURNS)
+    p.states[(int64_t)(r.acc / C::KM) * BWD90_TURNS + t] = 0;
   if (p.zeroed ? !bwd90_zeroed_before(p, r.seq, r.head / p.group)
-               : states && bwd90_sees(p, r, C::KM))
+               : (p.turns || p.firsts) && bwd90_sees(p, r, C::KM))
     return;
   float4 *acc = (float4 *)(p.dqacc + (int64_t)r.acc * C::D);
 #pragma unroll
   for (int i = t; i < C::KM * C::D / 4; i += BWD90_ROW_THREADS)
     acc[i] = make_float4(0, 0, 0, 0);
-}
-
-/* Writes a warp's 16 columns x 2N rows of a transposed accumulator; row, col: its first. */
-template <class T, int N>
-SM90_DEV void bwd90_store_t(uint16_t *out, int64_t stride, int row, int rows, int col, int cols,
-                            float factor, int lane, const float (&x)[N])
-{
-  const int k = lane & 3;
-#pragma unroll
-  for (int j = 0; j < N / 8; j++) {
-    uint32_t r[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float *y = x + 8 * j + 2 * i;
-      r[i] = transpose_8x8(pack2(T(), y[0] * factor, y[1] * factor));
-    }
-    quad_swap(r, lane);
-    const int i = row + 16 * j + 8 * (k >> 1) + lane / 4, c = col + 8 * (k & 1);
-    if (i < rows && c < cols)
-      store_once(out + i * stride + c, r);
-  }
 }
 
 template <class C>
@@ -230,7 +181,7 @@ __global__ void __launch_bounds__(BWD90_ROW_THREADS)
   const bwd90_rows r = bwd90_rows_of(p, C::KM);
   const int part = threadIdx.x / 128, t = threadIdx.x % 128, warp = t / 32, lane = t % 32;
   await_kernel_before();
-  if (r.m0 >= r.sq)
+  if (r.m0 >= r.sq || p.queue && *bwd90_state<C>(p.states, r.acc, 0, BWD90_MADE) > 4 * part + warp)
     return;
   const float *acc = p.dqacc + (int64_t)r.acc * C::D + part * 64 * C::DQN + 4 * t;
   float x[C::DQN / 2];
@@ -294,7 +245,8 @@ static bwd90_kernel bwd90_row(const char *name, int uses, const void *main)
           C::FIRSTS,
           false,
           false,
-          C::CLAIMS};
+          C::CLAIMS,
+          C::MAKES};
 }
 
 /* A row of the same kernel, for problems without a mask: key blocks that run at the same time start

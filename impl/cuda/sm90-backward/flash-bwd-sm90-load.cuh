@@ -17,7 +17,7 @@
 #ifndef IMPL_CUDA_FLASH_BWD_SM90_LOAD_CUH
 #define IMPL_CUDA_FLASH_BWD_SM90_LOAD_CUH
 
-#include "impl/cuda/sm90-backward/flash-bwd-sm90.cuh"
+#include "impl/cuda/sm90-backward/flash-bwd-sm90-make-dq.cuh"
 
 /* ---- producer -------------------------------------------------------------------------------- */
 
@@ -209,14 +209,6 @@ SM90_DEV void bwd90_zero_ahead(uint32_t smem, volatile bwd90_tile *t, const bwd9
   red_release(bwd90_zeroed<C>(p, t), 1);
 }
 
-/* What the claiming warp keeps in shared memory, for it has few registers: its turn, the unit of
- * work, and how many blocks there are, whose first units nobody has to claim. */
-struct bwd90_clerk {
-  int turn, id, grid;
-};
-#define BWD90_CLERK_BYTES 16
-static_assert(sizeof(bwd90_clerk) <= BWD90_CLERK_BYTES, "clerk");
-
 /* One thread: what the block works on in its turn, once a unit has been claimed. */
 template <class C>
 SM90_DEV void bwd90_begin_turn(uint32_t smem, uint8_t *tiles, const bwd90_params &p,
@@ -246,17 +238,15 @@ SM90_DEV void bwd90_begin_turn(uint32_t smem, uint8_t *tiles, const bwd90_params
       bwd90_zero_ahead<C>(smem, (volatile bwd90_tile *)(tiles + 2 * BWD90_TILE_BYTES), p, t);
 }
 
-/* A warp: decides what the block works on.  A unit is claimed when all of the one before is on its
- * way to shared memory: late enough that others who are free get it first. */
+/* A warp: decides what the block works on, and makes dQ meanwhile.  A unit is claimed when all of
+ * the one before is on its way to shared memory: late enough that others who are free get it first.
+ */
 template <class C>
 SM90_DEV void bwd90_claim(uint32_t smem, uint8_t *tiles, const bwd90_params &p)
 {
   volatile bwd90_clerk *x = (volatile bwd90_clerk *)(tiles + (C::CLERK - C::TILE));
-  if (laneid() == 0) {
-    x->turn = 0;
-    x->id = blockIdx.x;
-    x->grid = gridDim.x;
-  }
+  if (laneid() == 0)
+    bwd90_begin_clerk<C>(p, x);
 #pragma unroll 1
   for (;;) {
     __syncwarp();
@@ -265,6 +255,8 @@ SM90_DEV void bwd90_claim(uint32_t smem, uint8_t *tiles, const bwd90_params &p)
     __syncwarp();
     if (x->id >= p.schedule.units || !C::CLAIMS)
       return;
+    if constexpr (C::MAKES)
+      bwd90_make_dq<C>(p, x, smem + C::TILE_LOADED);
     mbar_wait(smem + C::TILE_LOADED, x->turn % 2);
     __syncwarp();
     if (laneid() == 0) {

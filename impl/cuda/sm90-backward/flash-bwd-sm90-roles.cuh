@@ -33,6 +33,8 @@ template <class T_, int PREGS_, int CREGS_, bool DQ_ADDED_, bool SCORE_ = false,
 struct bwd90_roles {
   typedef T_ T;
   static constexpr bool CLAIMS = !SCORE_, FIRSTS = false, AHEAD = CLAIMS && DQ_ADDED_;
+  static constexpr bool MAKES = false;
+  static constexpr int WRITERS = 2;
   static constexpr bool DQ_ADDED = DQ_ADDED_, SCORE = SCORE_, DROP = DROP_;
   static constexpr bool DQ_ROWS = false, DQ_SWAPPED = false;
   static constexpr int D = 256, KM = 64, KN = 64, THREADS = 384;

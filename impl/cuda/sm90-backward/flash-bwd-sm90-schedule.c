@@ -56,7 +56,8 @@ void attn_flash_bwd_sm90_schedule_plain(const struct bwd90_jobs *j, int64_t sect
 
 /* Accumulators are zeroed so many sections before they are needed, with one less, blocks wait at
  * the first units of a section of several heads; of one head each, one before, so that they are
- * still in L2; and so many units before, else the first blocks wait for one another. */
+ * still in L2 (flash-bwd-sm90-make-dq.cuh); and so many units before, else the first blocks wait
+ * for one another. */
 #define AHEAD_SECTIONS 2
 #define AHEAD_UNITS 64
 

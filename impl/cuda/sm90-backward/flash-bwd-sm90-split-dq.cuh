@@ -86,18 +86,11 @@ SM90_DEV bool bwd90_comes_first(int *state, int seen)
   return false;
 }
 
-/* A query block of a head, whose first padded row is acc, as rows of the accumulator, and the state
- * of a warpgroup's part of it. */
+/* A query block of a head, whose first padded row is acc, as rows of the accumulator. */
 template <class C>
 SM90_DEV float *bwd90_out(const bwd90_params &p, int acc, int m, int part)
 {
   return p.dqacc + (int64_t)(acc + m * C::KM) * C::D + part * 64 * C::DQN;
-}
-
-template <class C>
-SM90_DEV int *bwd90_state(int32_t *states, int acc, int m, int part)
-{
-  return states + (acc / C::KM + m) * BWD90_TURNS + part;
 }
 
 /* The warpgroup may leave the next dQ where this one was. */
@@ -185,13 +178,23 @@ SM90_DEV bool bwd90_all_stored(const bwd90_params &p, const volatile bwd90_tile 
   return true;
 }
 
+/* One thread: n additions to the query blocks that are counted with m have arrived, once those that
+ * are on their way have. */
+template <class C>
+SM90_DEV void bwd90_count(const bwd90_params &p, int acc, int m, int n)
+{
+  bulk_wait<0>();
+  fence_proxy_async_all();
+  red_release(bwd90_state<C>(p.states, acc, m / BWD90_COUNTED * BWD90_COUNTED, BWD90_ADDED), n);
+}
+
 /* One thread a warpgroup, one tile. */
 template <class C>
 SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const bwd90_params &p,
                              int part)
 {
   int m = t->from, acc = t->acc + t->skip * p.acc_sh;
-  int turn = -1;
+  int turn = -1, added = 0;
   bool stored = !C::FIRSTS || !p.firsts;
 #pragma unroll 1
   for (int i = t->first; i <= t->last; i++) {
@@ -205,6 +208,13 @@ SM90_DEV void bwd90_write_dq(uint32_t smem, const volatile bwd90_tile *t, const 
         seen = ld_acquire(bwd90_state<C>(p.firsts, acc, m, part));
       mbar_wait(smem + C::DQ_FULL + 8 * part, i % 2);
       bwd90_write_as_comes<C>(smem, p, acc, m, part, seen, stored);
+      if (C::MAKES && p.queue) {
+        added++;
+        if (m % BWD90_COUNTED == BWD90_COUNTED - 1 || m + 1 == t->hi || i == t->last) {
+          bwd90_count<C>(p, acc, m, added);
+          added = 0;
+        }
+      }
     }
     m = m + 1 < t->hi ? m + 1 : t->lo;
     acc += m == t->start ? p.acc_sh : 0;

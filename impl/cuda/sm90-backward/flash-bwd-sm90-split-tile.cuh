@@ -28,6 +28,8 @@ struct bwd90_split {
   static constexpr bool CLAIMS = true, FULL = FLAGS_ & BWD90_FULL;
   static constexpr bool TURNS = FLAGS_ & BWD90_BY_TURNS, FIRSTS = FLAGS_ & BWD90_FIRSTS;
   static constexpr bool AHEAD = FLAGS_ & BWD90_AHEAD;
+  static constexpr bool MAKES = AHEAD && D_ == 128;
+  static constexpr int WRITERS = 2; /* of dQ */
   static constexpr int QSTAGES = 2, DOSTAGES = 2, DSSTAGES = 2, NOTES = 2;
   static constexpr int PREGS = PREGS_, CREGS = CREGS_, V_REGS = V_REGS_;
   static constexpr bool EARLY = FLAGS_ & BWD90_EARLY, MID = FLAGS_ & BWD90_MID;

@@ -59,14 +59,12 @@
  * TWO_K: room for K and V of two tiles, which head_dim 64 has.  Causal 2k 418 (1.30), 413 without;
  * 8k 566, 555; 16k 598, 591.  Without a mask, and with K alone at head_dim 128, no gain.
  *
- * Since the claiming warp is whole and keeps what it knows in shared memory, of cuDNN's: head_dim
- * 64 2k 1.25 (1.22 before), causal 1.37 (1.31); head_dim 128 2k causal 1.16 (1.15).
+ * Since the claiming warp is whole and keeps what it knows in shared memory: head_dim 64 2k 532
+ * (1.25), causal 438 (1.37); head_dim 128 2k causal 471 (1.16).
  *
- * Not taken either: dQ made from the accumulators beside the main pass, by the warp that claims
- * tiles: it has 24 registers, falls behind, and the rest takes 1 to 5 % at sequence 2k; at 8k, dQ
- * of a query block made once all have added to it, which is asked after every addition, takes DRAM
- * traffic from 974 to 708 MB (batch 2, 16 heads; 538 are compulsory), and 1.5 % longer, 3.5 % at
- * 16k.
+ * Not taken either: dQ made from the accumulators beside the main pass at sequence 2k, by the warp
+ * that claims tiles: it has 24 registers, falls behind, and the rest takes 1 to 5 %.  It is made so
+ * at 8k (flash-bwd-sm90-make-dq.cuh).
  *
  * By a model, a step's traffic to shared memory (operands, dS, dQ twice, Q and dO, lse and dsum)
  * fills 85 % of its bandwidth: 80 queries and V in registers are there to lower it.

@@ -212,6 +212,14 @@ static void plan_order(const struct attn_problem *p, const struct attn_device *d
     plan_rotation(p, dev, plan);
 }
 
+/* Without a mask, if the device holds the key blocks of two heads (flash-bwd-sm90-make-dq.cuh). */
+static bool makes_dq(const struct attn_problem *p, const struct attn_device *dev,
+                     const struct bwd90_params *a)
+{
+  return p->mask == ATTN_MASK_NONE && !p->nruns && !p->deterministic &&
+         2 * (int64_t)a->blocks <= dev->multiprocessors;
+}
+
 /* The units of work, and how many blocks do them.  By turns, every unit has its own block: they
  * wait for one another. */
 static void plan_work(const struct attn_problem *p, const struct attn_device *dev,
@@ -223,6 +231,7 @@ static void plan_work(const struct attn_problem *p, const struct attn_device *de
   plan->grid = a->schedule.units;
   plan->firsts = k->firsts && attn_flash_bwd_sm90_few_keys(p);
   plan->zeroes = k->ahead && a->blocks > 0;
+  plan->makes = k->makes && makes_dq(p, dev, a);
   a->ahead = attn_flash_bwd_sm90_ahead(&a->schedule, p->b * p->hkv, a->blocks);
   if (k->claims && !plan->turns && p->sq > 0 && plan->grid > dev->multiprocessors)
     plan->grid = dev->multiprocessors;
@@ -282,6 +291,7 @@ static void place(const struct bwd90_plan *plan, const struct attn_args *args,
   a->dk = args->dk;
   a->dv = args->dv;
   a->lse = args->lse;
+  a->states = (int32_t *)w;
   a->turns = plan->turns ? (int32_t *)w : NULL;
   a->firsts = plan->firsts && !plan->turns ? (int32_t *)w : NULL;
   a->zeroed = plan->zeroes && !plan->turns ? (int32_t *)w : NULL;
@@ -290,6 +300,7 @@ static void place(const struct bwd90_plan *plan, const struct attn_args *args,
   a->dqacc = (float *)(w + l.dqacc);
   a->joined = (int32_t *)(w + l.joined);
   a->next = plan->grid < a->schedule.units ? a->joined + 2 * BWD90_SHARED : NULL;
+  a->queue = plan->makes && a->next ? a->next + 1 : NULL;
   a->shared = (float *)(w + l.shared);
   if (plan->ragged) {
     a->cu_q = args->cu_seqlens_q;

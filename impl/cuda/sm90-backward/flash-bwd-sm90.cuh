@@ -13,16 +13,11 @@
  *          of them, for every query head of the group: dK and dV stay in registers from first to
  *          last.  Its part of dQ is added to the accumulator in global memory, which is laid out
  *          as the threads hold it.
- *   post   dQ from the accumulators
+ *   post   dQ from the accumulators, as far as main has not made it (flash-bwd-sm90-make-dq.cuh)
  *
  * Each is launched while the one before it ends, and waits for it.  What pre and post take on an
  * H200 is their traffic: 0.12 ms measured at head_dim 128, sequence 2k, batch 8; 470 MB at the peak
  * bandwidth of 4.8 TB/s are 0.10.
- *
- * What is read or written once, K and V, dK, dV and dQ, is the first to leave L2; pre and post go
- * from the last head to the first, so that main finds what pre has read, and post what main has
- * added.  DRAM traffic at head_dim 128, sequence 8k, batch 2, 16 heads, no mask: 1187 MB before,
- * 974 with these, and with zeroes one head before they are needed rather than two.
  *
  * Scores are computed transposed (keys x queries): what a thread then holds of P^T and dS^T is
  * already the register operand of dV = P^T dO and dK = dS^T Q.

@@ -21,15 +21,22 @@ extern "C" {
 #define BWD90_TURNS 8
 /* A part of a query block's dQ, if the first who comes stores it. */
 enum { BWD90_UNTOUCHED, BWD90_CLAIMED, BWD90_STORED };
+/* States of a query block behind those: of the first of so many query blocks, how often key blocks
+ * have added to them, each of their writers counted; how many of 8 parts of its dQ main has made.
+ */
+enum { BWD90_ADDED = 4, BWD90_MADE };
+#define BWD90_COUNTED 8
 
 /* Everything the kernels need besides tensor maps.  A padded row is one of the workspace: every
  * sequence begins at a multiple of the query block. */
 struct bwd90_params {
   struct attn_tensor o, dout, dq, dk, dv;
   const float *lse;
-  float *lse2;     /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
-  float *dsum;     /* padded rows: dO.O */
-  float *dqacc;    /* padded rows x D: dQ / scale, a query block in the accumulators' order */
+  float *lse2;  /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
+  float *dsum;  /* padded rows: dO.O */
+  float *dqacc; /* padded rows x D: dQ / scale, a query block in the accumulators' order */
+  int32_t
+      *states; /* query blocks x BWD90_TURNS: in main, those of which the next three lines tell */
   int32_t *turns;  /* deterministic: query blocks x BWD90_TURNS; else NULL */
   int32_t *firsts; /* else so many states of dqacc, BWD90_UNTOUCHED at first; or NULL */
   /* Else main zeroes dqacc, some heads before it is needed: how many parts of a K/V head are zero,
@@ -40,6 +47,7 @@ struct bwd90_params {
   float *shared;   /* parts - 1 a shared key block: their dV, dK */
   struct bwd90_schedule schedule;
   int32_t *next;              /* the units that have been claimed; NULL: every block has one */
+  int32_t *queue;             /* the query blocks that main makes dQ of; NULL: post does */
   int64_t lse_sb, lse_sh;     /* elements */
   const int32_t *cu_q, *cu_k; /* ragged: b + 1 offsets; NULL: uniform */
   int32_t acc_sb, acc_sh;     /* padded rows from sequence to sequence, from head to head */
@@ -93,6 +101,7 @@ struct bwd90_kernel {
   bool only;            /* for those uses alone */
   bool spread;          /* then key blocks start at different query blocks */
   bool claims;          /* main may be of fewer blocks than there are units of work */
+  bool makes;           /* main makes dQ where there is no mask */
 };
 
 /* Counters that begin at 0: two a shared key block, and that of the units of work. */
@@ -110,7 +119,7 @@ struct bwd90_plan {
   int64_t grid;             /* blocks of main */
   int64_t total_q, total_k; /* rows of Q and K, all sequences */
   int64_t padded;           /* padded rows, all heads */
-  bool ragged, turns, firsts, zeroes;
+  bool ragged, turns, firsts, zeroes, makes;
 };
 
 /* Does a query see so few keys that the first to add to a part of dQ had better store it? */

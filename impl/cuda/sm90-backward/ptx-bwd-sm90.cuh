@@ -20,6 +20,21 @@ SM90_DEV int laneid()
   return x;
 }
 
+/* Has the phase of the given parity completed? */
+SM90_DEV bool mbar_test(uint32_t bar, uint32_t parity)
+{
+  uint32_t x;
+  asm volatile("{\n"
+               ".reg .pred p;\n"
+               "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+               "selp.u32 %0, 1, 0, p;\n"
+               "}"
+               : "=r"(x)
+               : "r"(bar), "r"(parity)
+               : "memory");
+  return x;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* As tma_load_4d, of what is read once: it is the first to leave L2. */
@@ -88,6 +103,12 @@ SM90_DEV void red_add_v4(float *dst, float a, float b, float c, float d)
 SM90_DEV void store_once(void *at, const uint32_t (&x)[4])
 {
   __stcs((uint4 *)at, make_uint4(x[0], x[1], x[2], x[3]));
+}
+
+/* The 128 bytes are no longer needed: they are not written back. */
+SM90_DEV void discard_line(const void *at)
+{
+  asm volatile("discard.global.L2 [%0], 128;" ::"l"(at) : "memory");
 }
 
 /* ---- order between blocks -------------------------------------------------------------------- */
