@@ -83,7 +83,8 @@ tests_unit_reference_verdict_SOURCES = tests/unit/reference-verdict.c $(referenc
 # Tests that need a GPU; they skip with a reason where there is none.
 gpu_tests =
 if HAVE_CUDA
-gpu_tests += tests/gpu/device tests/gpu/cupti tests/gpu/kernels tests/gpu/reference tests/gpu/serve tests/gpu/tune
+gpu_tests += tests/gpu/device tests/gpu/cupti tests/gpu/kernels tests/gpu/lengths tests/gpu/reference
+gpu_tests += tests/gpu/serve tests/gpu/tune
 tests_gpu_reference_SOURCES = tests/gpu/reference.c $(reference_fixture)
 tests_gpu_device_SOURCES = tests/gpu/device.c tests/gpu/probe.cu tests/gpu/probe.h
 tests_gpu_cupti_SOURCES = tests/gpu/cupti.c tests/gpu/probe.cu tests/gpu/probe.h

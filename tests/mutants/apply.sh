@@ -32,7 +32,7 @@ object() { echo "$1" | tr / _; }
 # the fewest queries of 128), bf16.
 rows() { # FILE
   sed '/^    [a-z0-9_(]*row<.*\(fp16\|__half\)/d
-    /^    decode_variant<fp16/d
-    /^    decode_variant<bf16, \(128, [13]\|256\)/d
-    /^    decode_wide_variant<\(fp16\|bf16, __nv_bfloat16, 128\)/d' "$1"
+    /^    \(DECODE_[A-Z]*(\|decode_variant<\)fp16/d
+    /^    \(DECODE_[A-Z]*(\|decode_variant<\)bf16, [a-z0-9]*, \(128, [13]\|256\)/d
+    /^    WIDE_FORMS(\(fp16\|bf16, __nv_bfloat16, 128\)/d' "$1"
 }

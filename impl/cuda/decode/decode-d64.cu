@@ -7,15 +7,11 @@
 #include "impl/cuda/decode/decode-forward.cuh"
 
 const struct decode_kernel attn_decode_d64[] = {
-    decode_variant<bf16, 64, 8, 4, 4, 3>(),
-    decode_variant<bf16, 64, 8, 4, 4, 3, bf16, DECODE_EVEN>(),
-    decode_variant<bf16, 64, 8, 4, 4, 3, bf16, DECODE_PAGED>(),
-    decode_variant<fp16, 64, 8, 4, 4, 3>(),
-    decode_variant<fp16, 64, 8, 4, 4, 3, fp16, DECODE_EVEN>(),
-    decode_variant<fp16, 64, 8, 4, 4, 3, fp16, DECODE_PAGED>(),
-    decode_variant<bf16, 64, 16, 4, 4, 3>(),
-    decode_variant<fp16, 64, 16, 4, 4, 3>(),
-    decode_variant<bf16, 64, 32, 4, 4, 3>(),
-    decode_variant<fp16, 64, 32, 4, 4, 3>(),
+    DECODE_FORMS(bf16, bf16, 64, 8, 4, 6, 2),
+    DECODE_FORMS(fp16, fp16, 64, 8, 4, 6, 2),
+    decode_variant<bf16, bf16, 64, 16, 4, 6, 2>(),
+    decode_variant<fp16, fp16, 64, 16, 4, 6, 2>(),
+    decode_variant<bf16, bf16, 64, 32, 4, 6, 2>(),
+    decode_variant<fp16, fp16, 64, 32, 4, 6, 2>(),
     {},
 };

@@ -15,8 +15,8 @@
  * Blocks share the work evenly, whatever the lengths (decode-line.cuh): a block sees at most one
  * head that it does not begin and one that it does not finish.  Blocks find their slices from the
  * lengths in device memory, so a captured graph stays right when these change.  A head in several
- * slices is merged by the blocks that do not finish it, each a share of its elements, once all
- * parts have arrived: launched cooperatively, all blocks are there.
+ * slices is merged by their blocks, but the last if it has another head to begin, each a share of
+ * its elements, once all parts have arrived: launched cooperatively, all blocks are there.
  *
  * Numerics: as flash-sm80: scores and statistics in fp32, P rounded to the storage type as an
  * operand while its sum is taken unrounded, a row's maximum moves when it grew by more than 8
@@ -31,15 +31,14 @@
  * unit is K and V of `keys`):
  *
  *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
- *   16 bit        64  8 16 32      4    16       4   73               3  100 114 168
- *   16 bit       128        8      4    16       3  112               2  128       (small pages)
- *   16 bit       128        8      8    16       3  225               1  128
- *   16 bit       128    16 32      8    16       3  226               1  183 245   (32: not Hopper)
- *   16 bit    64 128       64      4    64     6 3   97               2  164 212 (decode-wide.cuh)
- *   16 bit       256     8 16      4    16       3  225               1  206 241
- *   e4m3         128        8      8    32       3  225               1  128
- *   e4m3         128    16 32      8    16       6  226               1  168 240
- *   e4m3         256     8 16      4    16       6  225               1  170 248
+ *   16 bit        64  8 16 32      4    16       6  104              2  104 122 212
+ *   16 bit       128        8      4    16       3  112               2  140       (many paged
+ * heads) 16 bit       128        8      8    16       3  225               1  140 16 bit       128
+ * 16 32      8    16       3  226               1  187 254   (32: not Hopper) 16 bit    64 128 64
+ * 8    64     6 3  210 226           1  164 210 (decode-wide.cuh) 16 bit       256     8 16      4
+ * 16       3  225               1  215 244 e4m3         128        8      8    32       3  225 1
+ * 142 e4m3         128    16 32      8    16       6  226               1  173 250 e4m3         256
+ * 8 16      4    16       6  225               1  181 254
  *
  * What the steps gave on an H200 (bf16, head dim 128, 32 on 8 heads unless said; GB/s of keys and
  * values, cold, each line one sitting; reading alone 4575 to 4660):
@@ -66,21 +65,42 @@
  *   e4m3 widened to fp16 by one instruction, not to bf16 by seven: pages of 16 2629 -> 3808, of 64
  *     3091 -> 4029 (4307 with forms and fitting slices)
  *
- * The records in profiles/baselines/h200.jsonl are of a card that reads at 4587: 2 to 5 % less, 1 x
- * 1k 8.7 us.
+ * The steps since then, each against the one before in the same minute (reading alone 4587):
  *
- * The loop itself runs at the speed of reading alone. What is lost, at 16 x 8k, is 1.5 us before
- * the first copies and 3 us after the last.
+ *   the merge shared by all blocks of a head: one KV head 3957 -> 4070, 16 queries 3638 -> 3864, 8
+ *     queries 3925 -> 4036, 1 x 128k 4284 -> 4324, 1 x 1k 8.96 -> 7.87 us, 1 x 4k 11.97 -> 10.98 us
+ *   for 64 rows two teams of four warps in one block, not two blocks, so that blocks have whole
+ *     heads: one KV head 4079 -> 4266, 16 queries 3872 -> 4233, 8 queries 4029 -> 4254
+ *   head dim 64 in two blocks of six stages, not three of four: slices fit the heads: 4226 -> 4409
+ *   pages looked up 32 units at a time, a lane each: pages of 16, eight warps, 16 x 8k 4252 ->
+ *     4281, 64 x 2k 4176 -> 4208, 1 x 128k 4105 -> 4151 (four warps 0 to -0.7 %); eight warps are
+ *     the better ones since, but where blocks end many heads
+ *   the host's cut for pages too, once all lengths are seen to be the problem's, with the table
+ *     asked for meanwhile: 1 x 1k and 1 x 4k 0.3 to 0.4 us of 10 to 14, 16 x 8k 0
+ *   what is read once leaves L2 first: 64 x 2k 4352 -> 4395, in pages of 16 4228 -> 4270, 1 x 128k
+ *     4312 -> 4340, ragged 4163 -> 4192, 16 x 8k 0
+ *
+ * The loop itself runs at the speed of reading alone: 64 x 8k 4506, in pages of 16 4440. What is
+ * lost, at 16 x 8k, is 1.3 us before the first copies, in pages 2.3 us (lengths 0.8 us, pages 0.3
+ * us), and 2 us after the last. Of pages of 16 in random order the first bytes are there 3.5 us
+ * after that, not 1.8: 500 regions of 2 MB have their addresses translated at once (pages in order
+ * gain 1.2 us).  64 rows end 1 us later: the last two units come together, and take 0.7 us each.
  *
  * Without gain: a plain launch for the cooperative one (0.0 us), L2 prefetch of 256 bytes (-3 %),
  * computing before the next copy, which has more bytes under way (-1 %), two stages for three (+1
  * to -3 %), six stages for four warps (-1 %), touching all arguments' cache lines at the start (0),
  * Q asked for in L2 as soon as its head is known (0), running a head's end once at the start to
- * have its code at hand (-2 to -5 %), K and V by one loop (0, irregular pages -9 %); two to eight
- * times as many blocks as fit, the last to arrive of a head merging it (-2 to -10 %); a tenth of
- * the line in short slices that go to who is done first (-6 to -10 %): each further slice of a
- * block costs what a head's end costs - part, fence, counter, merge, the next Q - which waits for
- * memory four times, longer than the ring holds out.
+ * have its code at hand (-2 to -5 %; each warp for itself, without barriers, 0 to -1 %), K and V by
+ * one loop (0, irregular pages -9 %); two to eight times as many blocks as fit, the last to arrive
+ * of a head merging it (-2 to -10 %); a tenth of the line in short slices that go to who is done
+ * first (-6 to -10 %): each further slice of a block costs what a head's end costs - part, fence,
+ * counter, merge, the next Q - which waits for memory four times, longer than the ring holds out.
+ *
+ * Nor did these, since then: in pages of 16, copying nothing once while the lengths are on their
+ * way, to have the code at hand (-0.5 %), looking up pages before the lengths are known (0; 1 x 1k
+ * 0.4 us), asking ahead for the next sequence's part of the table (0); strides of 32 bits and the
+ * first copies by a rolled loop (0); units of 32 keys for head dim 64 (0), for 64 rows (-1.5 %, in
+ * pages -5 %); 64 rows written from shared memory by one rolled loop (-1 to -1.5 %).
  */
 #ifndef IMPL_CUDA_DECODE_FORWARD_CUH
 #define IMPL_CUDA_DECODE_FORWARD_CUH
@@ -132,14 +152,16 @@ __device__ __forceinline__ void decode_leave(const ROWS &st, const decode_args &
   decode_finish(st, a, out, buffer, stats);
   if (out.part < 0)
     return;
+  int begin = place.line + a.toll, end = begin + n.tiles;
+  decode_parts parts = {slice_of(place.cut, begin), slice_of(place.cut, end - 1)};
+  bool fits = end == slice_start(place.cut, parts.last + 1);
+  parts.shares = parts.count() - !fits;
   if (threadIdx.x == 0) {
     __threadfence();
-    atomicAdd(arrived, 1);
+    parts.tick(arrived);
   }
-  if (ended)
+  if (ended && !fits)
     return;
-  int first = place.line + a.toll;
-  decode_parts parts = {slice_of(place.cut, first), slice_of(place.cut, first + n.tiles - 1)};
   out.part = -1;
   decode_merge<C>(a, out, parts, arrived);
 }
@@ -150,7 +172,7 @@ __launch_bounds__(C::THREADS,
                   C::BLOCKS) void decode_forward(const __grid_constant__ decode_args given)
 {
   extern __shared__ __align__(1024) unsigned char shared[];
-  const decode_args a = decode_known<C>(given);
+  decode_args a = decode_known<C>(given);
   float *buffer = (float *)(shared + C::RING_BYTES); /* views, then the warps' rows */
   decode_stats<C> &stats = *(decode_stats<C> *)(shared + C::RING_BYTES + C::MERGE_BYTES);
   decode_place<C> &place = *(decode_place<C> *)(shared + C::PLACE);
@@ -186,7 +208,8 @@ __launch_bounds__(C::THREADS,
 
 struct e4m3;
 
-template <class T, int D, int ROWS, int WARPS, int STAGES, int BLOCKS, class KV = T,
+/* KV: of the cache, T or e4m3. */
+template <class T, class KV, int D, int ROWS, int WARPS, int STAGES, int BLOCKS,
           decode_form FORM = DECODE_ANY>
 constexpr decode_kernel decode_variant()
 {
@@ -196,5 +219,9 @@ constexpr decode_kernel decode_variant()
       T::dtype,        kv8 ? ATTN_KV_E4M3 : ATTN_KV_DTYPE, D,   ROWS, C::TILE, BLOCKS, C::THREADS,
       (size_t)C::SMEM, (const void *)decode_forward<C>,    FORM};
 }
+
+/* Rows of a table: a variant as it comes, and those that know pages, or a contiguous cache too. */
+#define DECODE_PAGES(...) decode_variant<__VA_ARGS__>(), decode_variant<__VA_ARGS__, DECODE_PAGED>()
+#define DECODE_FORMS(...) DECODE_PAGES(__VA_ARGS__), decode_variant<__VA_ARGS__, DECODE_EVEN>()
 
 #endif

@@ -69,10 +69,8 @@ __device__ __forceinline__ decode_args decode_known(const decode_args &given)
   a.prefix = NULL;
   a.skip = a.fold = 0;
   a.stash = a.options = a.alibi = false;
-  if (C::FORM == DECODE_PAGED) {
-    a.each = 0;
+  if (C::FORM == DECODE_PAGED)
     return a;
-  }
   a.cu_seqlens_q = a.seqlens_k = a.block_table = NULL;
   a.page = 0;
   return a;
@@ -176,12 +174,13 @@ __device__ __forceinline__ int tiles_of(const decode_args &a, int s)
   return n.heads / a.gang * n.length();
 }
 
-/* The slice's tiles, and with equal lengths, which the host knows, the sequence that it begins in.
- */
+/* Where the slice begins on the line, its tiles and the sequence that it begins in, with equal
+ * lengths, which the host knows. */
 __device__ __forceinline__ int cut_evenly(const decode_args &a, decode_slice &s)
 {
   int slice = blockIdx.y;
   s.cut = a.cut;
+  s.tiles = 0;
   if (slice >= s.cut.slices)
     return 0;
   int start = slice_start(s.cut, slice);
@@ -202,6 +201,7 @@ __device__ __forceinline__ int cut_ragged(const decode_args &a, decode_slice &s,
     from = total + block_scan<C>(mine, scratch, &all);
     total += all;
   }
+  s.tiles = 0;
   s.cut.slices = min((int)gridDim.y, total);
   if (slice >= s.cut.slices)
     return 0;
@@ -228,16 +228,12 @@ __device__ __forceinline__ int cut_ragged(const decode_args &a, decode_slice &s,
   return start;
 }
 
-/* scratch: shared memory. Without work the slice has no tiles. */
+/* The head that a slice begins in, at `start` on the line. */
 template <class C>
-__device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, int *scratch)
+__device__ __forceinline__ void find_head(const decode_args &a, decode_slice &s, int start)
 {
-  decode_slice s;
-  s.tiles = 0;
-  bool even = C::FORM == DECODE_EVEN || a.each;
-  int start = even ? cut_evenly(a, s) : cut_ragged<C>(a, s, scratch);
   if (s.tiles == 0)
-    return s;
+    return;
   decode_seq n = decode_sequence<C>(a, s.seq);
   int set = (start - s.at) / n.length();
   s.head = set * a.gang + blockIdx.x;
@@ -245,6 +241,55 @@ __device__ __forceinline__ decode_slice decode_cut_line(const decode_args &a, in
   s.skip = start - s.at;
   if (s.skip + s.tiles <= a.toll)
     s.tiles = 0;
+}
+
+__device__ __forceinline__ int page_of(const decode_args &a, int key)
+{
+  return (int)((uint64_t)(uint32_t)key * a.page_inverse >> a.page_shift);
+}
+
+/* Asks for the entries of the table that a slice begins with. */
+template <class C>
+__device__ __forceinline__ void foresee(const decode_args &a, const decode_slice &s)
+{
+  if (s.tiles == 0)
+    return;
+  decode_seq n = decode_sequence<C>(a, s.seq);
+  int page = page_of(a, (n.first + max(0, s.skip - a.toll)) * C::TILE) + threadIdx.x * 8;
+  if (page <= page_of(a, n.sk - 1))
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(a.block_table + s.seq * a.table_stride + page));
+}
+
+/* Have all sequences the length that the host knows? */
+template <class C>
+__device__ __forceinline__ bool as_planned(const decode_args &a)
+{
+  bool same = true;
+  for (int i = threadIdx.x; i < a.b; i += C::THREADS)
+    same = same && a.seqlens_k[i] == a.sk;
+  return __syncthreads_and(same);
+}
+
+/* scratch: shared memory. Without work the slice has no tiles. Where the host has cut the line for
+ * equal lengths, those in memory say whether it may stay so; while they are on their way, so is
+ * what will be looked up. */
+template <class C>
+__device__ __forceinline__ decode_slice decode_cut_line(decode_args &a, int *scratch)
+{
+  decode_slice s;
+  if (C::FORM == DECODE_EVEN || a.each) {
+    decode_args plan = a;
+    plan.seqlens_k = NULL;
+    find_head<C>(plan, s, cut_evenly(plan, s));
+    if (C::FORM == DECODE_EVEN || !a.seqlens_k)
+      return s;
+    foresee<C>(plan, s);
+    if (as_planned<C>(a)) {
+      a.seqlens_k = NULL;
+      return s;
+    }
+  }
+  find_head<C>(a, s, cut_ragged<C>(a, s, scratch));
   return s;
 }
 

@@ -5,14 +5,33 @@
  * A unit is KEYS rows of K and as many of V. Where all of its rows lie at one distance from each
  * other (a contiguous cache, or pages of whole units) one address is computed for them all; where
  * they do not, the lane that owns a row looks its page up and computes the address, which the
- * others get by shuffle. Pages are looked up two units ahead of the copy, and divided by with a
- * multiplication. Nothing behind the end of a sequence is read, neither slots nor table entries;
- * such rows are zeros, for 0 * NaN is NaN.
+ * others get by shuffle. Pages are looked up a batch ahead of the one at work: of 32 units, each
+ * lane one, or of one unit, a lane its row; and divided by with a multiplication. Nothing behind
+ * the end of a sequence is read, neither slots nor table entries; such rows are zeros, for 0 * NaN
+ * is NaN.
  */
 #ifndef IMPL_CUDA_DECODE_LOAD_CUH
 #define IMPL_CUDA_DECODE_LOAD_CUH
 
 #include "impl/cuda/decode/decode-line.cuh"
+
+/* What is read once is the first to leave L2. */
+__device__ __forceinline__ uint64_t l2_policy(bool once)
+{
+  uint64_t first, normal;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+  return once ? first : normal;
+}
+
+/* As copy16. */
+__device__ __forceinline__ void copy16(uint32_t to, const void *from, int bytes, uint64_t policy)
+{
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
+      "l"(from), "r"(bytes), "l"(policy)
+      : "memory");
+}
 
 template <class C>
 struct decode_loader {
@@ -20,7 +39,7 @@ struct decode_loader {
   int sk, kv_head;
   uint32_t to;          /* this lane's first chunk in a unit */
   int k_bytes, v_bytes; /* 16, or 0 where the chunk is padding past the head dimension */
-  int page, next;       /* where this lane's row of the next unit lies, and of that after it */
+  int page, next;       /* looked up: the batch that the next unit is of, and that after it */
 
   __device__ __forceinline__ decode_loader(const decode_args &a, const decode_slice &s) : at(a, s)
   {
@@ -38,8 +57,9 @@ struct decode_loader {
     sk = n.sk;
     kv_head = at.head / n.q_tiles;
     if (a.page) {
-      page = page_at(a, at.tile);
-      next = page_at(a, at.tile + 1);
+      int first = at.tile / batch(a) * batch(a);
+      page = page_at(a, first);
+      next = page_at(a, first + batch(a));
     }
   }
 
@@ -55,70 +75,80 @@ struct decode_loader {
     return C::FORM != DECODE_ANY || a.page % C::KEYS == 0;
   }
 
-  static __device__ __forceinline__ int page_of(const decode_args &a, int key)
+  /* Tiles whose pages are looked up together: a lane's is one of them, or of one its row's. */
+  static __device__ __forceinline__ int batch(const decode_args &a)
   {
-    return (int)((uint64_t)(uint32_t)key * a.page_inverse >> a.page_shift);
+    return regular(a) ? 32 : 1;
   }
 
-  /* Where this lane's row of the warp's unit in a tile of the head lies. */
+  /* Of a batch, where this lane's unit or row lies. */
   __device__ __forceinline__ int page_at(const decode_args &a, int tile) const
   {
-    int key = first_key(tile) + (regular(a) ? 0 : threadIdx.x % C::KEYS);
+    int lane = threadIdx.x % 32, key;
+    if (regular(a))
+      tile += lane;
+    key = first_key(tile) + (regular(a) ? 0 : lane % C::KEYS);
     if (tile >= at.end || key >= sk)
       return 0;
     return a.block_table[at.seq * a.table_stride + page_of(a, key)];
   }
 
-  /* Offset in elements of a row in a tensor, which lies in the page looked up. */
-  __device__ __forceinline__ int64_t row_offset(const decode_args &a, const attn_tensor &t,
+  /* Where this lane's row of the next unit lies. */
+  __device__ __forceinline__ int page_now(const decode_args &a) const
+  {
+    return regular(a) ? __shfl_sync(~0u, page, at.tile % 32) : page;
+  }
+
+  /* Offset in elements of a row in a tensor; own: the page that it lies in. */
+  __device__ __forceinline__ int64_t row_offset(const decode_args &a, const attn_tensor &t, int own,
                                                 int key) const
   {
     int64_t head = kv_head * t.sh;
     if (a.page)
-      return head + page * t.sb + (key - page_of(a, key) * a.page) * t.ss;
+      return head + own * t.sb + (key - page_of(a, key) * a.page) * t.ss;
     int64_t first = a.cu_seqlens_k ? a.cu_seqlens_k[at.seq] : 0;
     return head + at.seq * t.sb + (first + key) * t.ss;
   }
 
-  /* This lane's i-th chunk. */
-  __device__ __forceinline__ void put(uint32_t unit, int i, const char *from, int bytes) const
+  /* Where this lane's i-th chunk goes. */
+  __device__ __forceinline__ uint32_t place(uint32_t unit, int i) const
   {
-    copy16(((unit + to) ^ ((i * C::STEP % 8) << 4)) + i * C::STEP * 128, from, bytes);
+    return ((unit + to) ^ ((i * C::STEP % 8) << 4)) + i * C::STEP * 128;
   }
 
-  __device__ __forceinline__ void copy_regular(const decode_args &a, const attn_tensor &t,
+  __device__ __forceinline__ void copy_regular(const decode_args &a, const attn_tensor &t, int own,
                                                int bytes, uint32_t unit) const
   {
     int lane = threadIdx.x % 32, row = lane / C::CHUNKS, rows = sk - first_key(at.tile);
-    int64_t offset = row_offset(a, t, first_key(at.tile)) + row * t.ss,
+    int64_t offset = row_offset(a, t, own, first_key(at.tile)) + row * t.ss,
             step = C::SIZE * C::STEP * t.ss;
     const char *from = (const char *)t.data + C::SIZE * offset + 16 * (lane % C::CHUNKS);
     if (rows < C::KEYS) {
-#pragma unroll 1
+#pragma unroll 1 /* without the hint, for which ptxas 13.0 takes a register that is not there */
       for (int i = 0; i < C::KEYS / C::STEP; i++)
-        put(unit, i, from + (row + i * C::STEP < rows ? i * step : 0),
-            row + i * C::STEP < rows ? bytes : 0);
+        copy16(place(unit, i), from + (row + i * C::STEP < rows ? i * step : 0),
+               row + i * C::STEP < rows ? bytes : 0);
       return;
     }
 #pragma unroll
     for (int i = 0; i < C::KEYS / C::STEP; i++) {
-      put(unit, i, from, bytes);
+      copy16(place(unit, i), from, bytes, l2_policy(a.once));
       from += step;
     }
   }
 
-  __device__ __forceinline__ void copy_rows(const decode_args &a, const attn_tensor &t, int bytes,
-                                            uint32_t unit) const
+  __device__ __forceinline__ void copy_rows(const decode_args &a, const attn_tensor &t, int own,
+                                            int bytes, uint32_t unit) const
   {
     int lane = threadIdx.x % 32, key = first_key(at.tile) + lane % C::KEYS,
         rows = sk - first_key(at.tile);
-    int64_t offset = key < sk ? row_offset(a, t, key) : 0;
+    int64_t offset = key < sk ? row_offset(a, t, own, key) : 0;
     const char *from = (const char *)t.data + 16 * (lane % C::CHUNKS);
 #pragma unroll
     for (int i = 0; i < C::KEYS / C::STEP; i++) {
       int row = i * C::STEP + lane / C::CHUNKS;
       int64_t off = __shfl_sync(~0u, offset, row);
-      put(unit, i, from + C::SIZE * off, row < rows ? bytes : 0);
+      copy16(place(unit, i), from + C::SIZE * off, row < rows ? bytes : 0, l2_policy(a.once));
     }
   }
 
@@ -126,20 +156,21 @@ struct decode_loader {
   __device__ __forceinline__ void issue(const decode_args &a, uint32_t unit)
   {
     if (!at.done()) {
+      int own = a.page ? page_now(a) : 0;
       if (regular(a)) {
-        copy_regular(a, a.k, k_bytes, unit);
-        copy_regular(a, a.v, v_bytes, unit + C::HALF_BYTES);
+        copy_regular(a, a.k, own, k_bytes, unit);
+        copy_regular(a, a.v, own, v_bytes, unit + C::HALF_BYTES);
       } else {
-        copy_rows(a, a.k, k_bytes, unit);
-        copy_rows(a, a.v, v_bytes, unit + C::HALF_BYTES);
+        copy_rows(a, a.k, own, k_bytes, unit);
+        copy_rows(a, a.v, own, v_bytes, unit + C::HALF_BYTES);
       }
       at.tile++;
       if (at.done()) {
         at.turn(a);
         enter(a);
-      } else if (a.page) {
+      } else if (a.page && at.tile % batch(a) == 0) {
         page = next;
-        next = page_at(a, at.tile + 1);
+        next = page_at(a, at.tile + batch(a));
       }
     }
     copy_commit();

@@ -247,10 +247,16 @@ __device__ __forceinline__ int load_acquire(const int *p)
  * of its two in the workspace, the others' are their first. */
 struct decode_parts {
   int first, last;
+  int shares; /* blocks that merge them: all but the last, if that has another head to begin */
 
   __device__ __forceinline__ int count() const
   {
     return last - first + 1;
+  }
+  /* Counts an arrival, or a share that is done: after the last of these the counter is 0 again. */
+  __device__ __forceinline__ void tick(int32_t *arrived) const
+  {
+    atomicInc((unsigned *)arrived, (unsigned)(count() + shares - 1));
   }
   __device__ __forceinline__ int part(int i) const
   {
@@ -293,15 +299,15 @@ __device__ __forceinline__ void decode_merge_quad(const decode_args &a, const de
     out.write(a, row, c, s.x, lse2);
 }
 
-/* This block's share of the merge: all blocks of the head but the last take one. */
+/* This block's share of the merge. */
 template <class C>
 __device__ __forceinline__ void decode_merge(const decode_args &a, const decode_output<C> &out,
                                              const decode_parts &parts, int32_t *arrived)
 {
-  int n = parts.count(), lanes = 1, quads = a.dv / 4, shares = n - 1;
+  int n = parts.count(), lanes = 1, quads = a.dv / 4;
   int units = min(C::ROWS, out.rows - out.row0) * quads;
   int share = blockIdx.y - parts.first;
-  int from = units * share / shares, to = units * (share + 1) / shares;
+  int from = units * share / parts.shares, to = units * (share + 1) / parts.shares;
   while (lanes < n && lanes < 32 && 2 * lanes * (to - from) <= C::THREADS)
     lanes *= 2;
   if (threadIdx.x == 0)
@@ -313,9 +319,8 @@ __device__ __forceinline__ void decode_merge(const decode_args &a, const decode_
     decode_merge_quad<C>(a, out, parts, row, (unit - row * quads) * 4, lanes, unit < to);
   }
   __syncthreads();
-  /* the last to have read resets the counter for the next run */
-  if (threadIdx.x == 0 && atomicAdd(arrived, 1) == 2 * n - 2)
-    *arrived = 0;
+  if (threadIdx.x == 0)
+    parts.tick(arrived);
 }
 
 #endif

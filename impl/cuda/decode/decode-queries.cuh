@@ -6,6 +6,8 @@
 #ifndef IMPL_CUDA_DECODE_QUERIES_CUH
 #define IMPL_CUDA_DECODE_QUERIES_CUH
 
+#include <math_constants.h>
+
 #include "impl/cuda/alibi.cuh"
 #include "impl/cuda/decode/decode-line.cuh"
 
@@ -157,6 +159,22 @@ __device__ __forceinline__ float decode_share_q(const decode_args &a, const deco
     part[i].store(to, unit / C::DB, unit % C::DB * 16);
   }
   return decode_fits<C> ? fit.inverse() : 1;
+}
+
+/* A raw score becomes a scaled, softcapped and biased one. */
+__device__ __forceinline__ float decode_option(const decode_args &a, float raw_scale,
+                                               const decode_view &row, int key, float x)
+{
+  x *= raw_scale;
+  if (a.softcap > 0)
+    x = a.softcap * tanhf(x * a.inv_softcap);
+  return x - row.slope * fabsf((float)(row.diagonal - key));
+}
+
+/* What the row does not see becomes -inf. */
+__device__ __forceinline__ float decode_seen(const decode_view &row, int key, float x)
+{
+  return key < row.begin || key >= row.end ? -CUDART_INF_F : x;
 }
 
 __device__ __forceinline__ decode_view decode_view_of(const decode_args &a, const decode_seq &n,

@@ -12,8 +12,6 @@
 #ifndef IMPL_CUDA_DECODE_ROWS_CUH
 #define IMPL_CUDA_DECODE_ROWS_CUH
 
-#include <math_constants.h>
-
 #include "impl/cuda/decode/decode-operands.cuh"
 #include "impl/cuda/decode/decode-queries.cuh"
 
@@ -190,12 +188,9 @@ __device__ __forceinline__ void decode_options(decode_scores<C> &s, const decode
     for (int nb = 0; nb < C::NB; nb++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const decode_view &row = views[decode_query(nb, e)];
-        float &y = s[sub][nb][e];
-        y *= st.raw_scale;
-        if (a.softcap > 0)
-          y = a.softcap * tanhf(y * a.inv_softcap);
-        y -= row.slope * fabsf((float)(row.diagonal - decode_key(n0 + 16 * sub, e)));
+        float &x = s[sub][nb][e];
+        x = decode_option(a, st.raw_scale, views[decode_query(nb, e)], decode_key(n0 + 16 * sub, e),
+                          x);
       }
 }
 
@@ -209,10 +204,8 @@ __device__ __forceinline__ void decode_mask(decode_scores<C> &s, const decode_vi
     for (int nb = 0; nb < C::NB; nb++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const decode_view &row = views[decode_query(nb, e)];
-        int key = decode_key(n0 + 16 * sub, e);
-        if (key < row.begin || key >= row.end)
-          s[sub][nb][e] = -CUDART_INF_F;
+        float &x = s[sub][nb][e];
+        x = decode_seen(views[decode_query(nb, e)], decode_key(n0 + 16 * sub, e), x);
       }
 }
 

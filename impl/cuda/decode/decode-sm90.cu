@@ -7,17 +7,9 @@
 #include "impl/cuda/decode/decode-wide.cuh"
 
 const struct decode_kernel attn_decode_sm90[] = {
-    decode_wide_variant<bf16, __nv_bfloat16, 64, 6, DECODE_ANY>(),
-    decode_wide_variant<bf16, __nv_bfloat16, 64, 6, DECODE_EVEN>(),
-    decode_wide_variant<bf16, __nv_bfloat16, 64, 6, DECODE_PAGED>(),
-    decode_wide_variant<fp16, __half, 64, 6, DECODE_ANY>(),
-    decode_wide_variant<fp16, __half, 64, 6, DECODE_EVEN>(),
-    decode_wide_variant<fp16, __half, 64, 6, DECODE_PAGED>(),
-    decode_wide_variant<bf16, __nv_bfloat16, 128, 3, DECODE_ANY>(),
-    decode_wide_variant<bf16, __nv_bfloat16, 128, 3, DECODE_EVEN>(),
-    decode_wide_variant<bf16, __nv_bfloat16, 128, 3, DECODE_PAGED>(),
-    decode_wide_variant<fp16, __half, 128, 3, DECODE_ANY>(),
-    decode_wide_variant<fp16, __half, 128, 3, DECODE_EVEN>(),
-    decode_wide_variant<fp16, __half, 128, 3, DECODE_PAGED>(),
+    WIDE_FORMS(bf16, __nv_bfloat16, 64, 6),
+    WIDE_FORMS(fp16, __half, 64, 6),
+    WIDE_FORMS(bf16, __nv_bfloat16, 128, 3),
+    WIDE_FORMS(fp16, __half, 128, 3),
     {},
 };

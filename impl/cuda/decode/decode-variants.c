@@ -11,7 +11,7 @@
 
 #define RESERVED_SMEM 1024 /* shared memory that the system keeps of each block */
 #define WIDE_FROM 16       /* rows up to these are better off with warps of their own */
-#define WIDE_PAGE 64       /* tokens of a page that is looked up seldom */
+#define HEADS_TO_END 2     /* a block that ends more is better off with another beside it */
 
 /* Blocks of a variant that an SM holds. */
 int64_t attn_decode_resident(const struct decode_kernel *k, const struct attn_device *dev)
@@ -71,11 +71,18 @@ static bool takes(const struct decode_kernel *k, const struct attn_problem *p,
   return yes;
 }
 
+/* Do blocks with pages to look up end several heads each? */
+static bool many_heads(const struct attn_problem *p, const struct attn_device *dev)
+{
+  return p->page && (p->nruns || p->b * p->hkv > (int64_t)HEADS_TO_END * dev->multiprocessors);
+}
+
 /* The narrowest heads, then the fewest rows that take the group's queries in one tile, or else as
  * many as there are, which come last in a table; then one block an SM, which has fewer parts to
- * merge, but two for small pages, for what one waits when it looks them up. */
+ * merge, but two where they would often wait at the end of a head. */
 static bool better(const struct decode_kernel *k, const struct decode_kernel *best,
-                   const struct attn_problem *p, enum decode_pass pass)
+                   const struct attn_problem *p, const struct attn_device *dev,
+                   enum decode_pass pass)
 {
   if (k->d != best->d)
     return k->d < best->d;
@@ -83,7 +90,7 @@ static bool better(const struct decode_kernel *k, const struct decode_kernel *be
     return k->wide == (attn_decode_rows(p, pass) > WIDE_FROM);
   if (k->rows != best->rows)
     return best->rows < attn_decode_rows(p, pass);
-  return p->page && p->page < WIDE_PAGE ? k->blocks > best->blocks : k->blocks < best->blocks;
+  return many_heads(p, dev) ? k->blocks > best->blocks : k->blocks < best->blocks;
 }
 
 static void name_of(const struct decode_kernel *k, char name[ATTN_VARIANT_NAME])
@@ -98,7 +105,7 @@ const struct decode_kernel *attn_decode_choose(const struct attn_problem *p,
   const char *wanted = pass == DECODE_ALL ? attn_wanted(dev, "cuda/decode", p) : NULL;
   char name[ATTN_VARIANT_NAME];
   for (int i = 0; (k = row(i)); i++)
-    if (takes(k, p, dev, pass) && (!best || better(k, best, p, pass)))
+    if (takes(k, p, dev, pass) && (!best || better(k, best, p, dev, pass)))
       best = k;
   for (int i = 0; wanted && best && (k = row(i)); i++) {
     name_of(k, name);

@@ -4,11 +4,12 @@
  * that four warps have loaded.
  *
  * With many queries the warps' own units are bound by instructions, not by DRAM. Here the four
- * warps of a block share a unit of 64 keys, each having copied 16 of them, and wgmma takes it from
+ * warps of a team share a unit of 64 keys, each having copied 16 of them, and wgmma takes it from
  * shared memory as it lies there: S (queries x keys) = Q K', then O += P V, Q and P from registers.
  * Queries are its 64 rows, however few there are, since it waits for DRAM all the same; a warp has
- * 16 of them, so that a row's softmax stays in four lanes and no warps are to be merged at the end.
- * Lane 4g + t holds rows g and g + 8, of each eight columns 2t and 2t + 1.
+ * 16 of them, so that a row's softmax stays in four lanes.  Lane 4g + t holds rows g and g + 8, of
+ * each eight columns 2t and 2t + 1.  A block's two teams take turns, and are merged at the end of a
+ * head.
  */
 #ifndef IMPL_CUDA_DECODE_WIDE_CUH
 #define IMPL_CUDA_DECODE_WIDE_CUH
@@ -24,15 +25,17 @@ struct decode_wide {
   using wide = W; /* wgmma's name of it */
   static constexpr bool KV8 = false;
   static constexpr decode_form FORM = FORM_;
-  static constexpr int D = D_, ROWS = 64, WARPS = 4, STAGES = STAGES_, BLOCKS = 2;
+  static constexpr int D = D_, ROWS = 64, STAGES = STAGES_, BLOCKS = 1;
+  static constexpr int TEAM = 4, TEAMS = 2, WARPS = TEAM * TEAMS; /* of warps */
   static constexpr int THREADS = 32 * WARPS, SIZE = 2, DB = D / 16;
   static constexpr int KEYS = 16, TILE = KEYS * WARPS;
   static constexpr int CHUNKS = D * SIZE / 16, STEP = 32 / CHUNKS;
-  static constexpr int TEAM = WARPS, TEAMS = 1, PANEL = TILE;
+  static constexpr int PANEL = KEYS * TEAM; /* keys of a team's unit */
   static constexpr int HALF_BYTES = PANEL * D * SIZE, UNIT_BYTES = 2 * HALF_BYTES;
-  static constexpr int RING_BYTES = STAGES * UNIT_BYTES;
-  static constexpr int MERGE_BYTES = ROWS * 16; /* the views */
-  static constexpr int STAT_BYTES = 16;         /* nothing is merged */
+  static constexpr int RING_BYTES = TEAMS * STAGES * UNIT_BYTES;
+  static constexpr int VIEW_BYTES = ROWS * 16;
+  static constexpr int MERGE_BYTES = VIEW_BYTES + ROWS * D * 4;
+  static constexpr int STAT_BYTES = TEAMS * ROWS * 8;
   static constexpr int PLACE = RING_BYTES + MERGE_BYTES + STAT_BYTES;
   static constexpr int SMEM = PLACE + 64;
 };
@@ -47,10 +50,21 @@ struct decode_wide_rows {
   int clean_begin, clean_end;
 };
 
+/* This thread's team, and its place there. */
+__device__ __forceinline__ int wide_team()
+{
+  return threadIdx.x / 128;
+}
+
+__device__ __forceinline__ int wide_place()
+{
+  return threadIdx.x % 128;
+}
+
 /* This lane's first row of the tile. */
 __device__ __forceinline__ int wide_row()
 {
-  return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+  return wide_place() / 32 * 16 + threadIdx.x % 32 / 4;
 }
 
 template <class C>
@@ -132,15 +146,10 @@ __device__ __forceinline__ void wide_options(wide_scores<C> &s, const decode_arg
 #pragma unroll
     for (int i = 0; i < C::PANEL / 4; i++) {
       int key = n0 + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
-      float &y = s[i / 2 * 4 + half * 2 + i % 2];
-      if (a.options) {
-        y *= a.raw_scale;
-        if (a.softcap > 0)
-          y = a.softcap * tanhf(y * a.inv_softcap);
-        y -= row.slope * fabsf((float)(row.diagonal - key));
-      }
-      if (key < row.begin || key >= row.end)
-        y = -CUDART_INF_F;
+      float &x = s[i / 2 * 4 + half * 2 + i % 2];
+      if (a.options)
+        x = decode_option(a, a.raw_scale, row, key, x);
+      x = decode_seen(row, key, x);
     }
   }
 }
@@ -223,54 +232,96 @@ __device__ __forceinline__ void decode_unit(decode_wide_rows<C> &st, const decod
   wide_pv<C>(st, p, desc_lo(at + C::HALF_BYTES, C::PANEL * 128));
 }
 
-/* As the narrow one; the warps wait for each other, since each has loaded a share. */
+/* As the narrow one; a team's warps wait for each other, since each has loaded a share. */
 template <class C>
 __device__ __forceinline__ void decode_head(decode_wide_rows<C> &st, const decode_args &a,
                                             const decode_cursor<C> &at, decode_loader<C> &loader,
                                             float *buffer, uint32_t ring, int &stage)
 {
   decode_view *views = (decode_view *)buffer;
-  const int end = at.end;
-  const uint32_t unit = ring - threadIdx.x / 32 * (C::KEYS * 128);
+  const int end = at.end, team = wide_team();
+  const uint32_t unit = ring - wide_place() / 32 * (C::KEYS * 128);
   decode_begin<C>(st, a, at, views);
   for (int tile = at.tile; tile < end; tile++) {
     copy_wait<C::STAGES - 2>();
     fence_proxy_async();
-    __syncthreads();
+    named_sync(1 + team, 32 * C::TEAM);
     loader.issue(a, ring + (stage == 0 ? C::STAGES - 1 : stage - 1) * C::UNIT_BYTES);
-    decode_unit<C>(st, a, views, tile * C::TILE, unit + stage * C::UNIT_BYTES);
+    decode_unit<C>(st, a, views, tile * C::TILE + team * C::PANEL, unit + stage * C::UNIT_BYTES);
     stage = stage == C::STAGES - 1 ? 0 : stage + 1;
   }
 }
 
 /* ---- the end of a head ---------------------------------------------------------------------- */
 
-/* Writes the rows: of sixteen columns, an even lane has four of the first eight once it has
- * exchanged two with its neighbour, an odd one four of the others. */
+/* Element i of a team's share of the columns, the first half or the second. */
 template <class C>
-__device__ __forceinline__ void decode_finish(const decode_wide_rows<C> &st, const decode_args &a,
-                                              const decode_output<C> &out, float *,
-                                              decode_stats<C> &)
+__device__ __forceinline__ float wide_element(const decode_wide_rows<C> &st, int team, int i)
 {
-  const int t = threadIdx.x % 4, odd = t % 2;
+  return team ? st.o[C::D / 4 + i] : st.o[i];
+}
+
+/* What the other team needs: the statistics, and its share of the columns. */
+template <class C>
+__device__ __forceinline__ void wide_share(const decode_wide_rows<C> &st, float *buffer,
+                                           decode_stats<C> &stats)
+{
+  const int other = 1 - wide_team();
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     float l = st.l[half];
     l += __shfl_xor_sync(~0u, l, 1);
     l += __shfl_xor_sync(~0u, l, 2);
-    float inv = l > 0 ? 1 / l : 0;
-    float lse2 = l > 0 ? st.m[half] * st.scale_log2 + log2f(l) : -CUDART_INF_F;
+    if (threadIdx.x % 4 == 0)
+      stats[wide_team()][wide_row() + 8 * half] = make_float2(st.m[half] * st.scale_log2, l);
+  }
+#pragma unroll
+  for (int i = 0; i < C::D / 4; i++)
+    buffer[(other * (C::D / 4) + i) * 128 + wide_place()] = wide_element<C>(st, other, i);
+}
+
+/* What a team's elements of a row count. */
+template <class C>
+__device__ __forceinline__ float wide_weight(const decode_stats<C> &stats, int team, int row,
+                                             float2 all)
+{
+  float m = stats[team][row].x;
+  return m > -CUDART_INF_F && all.y > 0 ? exp2_approx(m - all.x) / all.y : 0;
+}
+
+/* Merges the teams and writes the rows, each team its share of the columns: of sixteen, an even
+ * lane has four of the first eight once it has exchanged two with its neighbour, an odd one four of
+ * the others. */
+template <class C>
+__device__ __forceinline__ void decode_finish(const decode_wide_rows<C> &st, const decode_args &a,
+                                              const decode_output<C> &out, float *views,
+                                              decode_stats<C> &stats)
+{
+  float *buffer = views + C::VIEW_BYTES / 4;
+  const int t = threadIdx.x % 4, odd = t % 2, team = wide_team();
+  const float *other = buffer + team * (C::D / 4) * 128 + wide_place();
+  wide_share<C>(st, buffer, stats);
+  __syncthreads();
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
     int row = wide_row() + 8 * half;
     bool there = out.row0 + row < out.rows;
+    float2 all = joint_stats<C>(stats, row);
+    float own = wide_weight<C>(stats, team, row, all),
+          its = wide_weight<C>(stats, 1 - team, row, all);
+    float lse2 = all.y > 0 ? all.x + log2f(all.y) : -CUDART_INF_F;
 #pragma unroll
-    for (int i = 0; i < C::DB; i++) {
-      const float *x = st.o + 8 * i + 2 * half;
-      float a0 = x[0], a1 = x[1], b0 = x[4], b1 = x[5];
-      float c0 = __shfl_xor_sync(~0u, odd ? a0 : b0, 1),
-            c1 = __shfl_xor_sync(~0u, odd ? a1 : b1, 1);
-      float4 y = odd ? make_float4(c0 * inv, c1 * inv, b0 * inv, b1 * inv)
-                     : make_float4(a0 * inv, a1 * inv, c0 * inv, c1 * inv);
-      int c = i * 16 + odd * 8 + t / 2 * 4;
+    for (int i = 0; i < C::DB / 2; i++) {
+      float x[4];
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        int at = 8 * i + 2 * half + e / 2 * 4 + e % 2;
+        x[e] = wide_element<C>(st, team, at) * own + other[at * 128] * its;
+      }
+      float c0 = __shfl_xor_sync(~0u, odd ? x[0] : x[2], 1),
+            c1 = __shfl_xor_sync(~0u, odd ? x[1] : x[3], 1);
+      float4 y = odd ? make_float4(c0, c1, x[2], x[3]) : make_float4(x[0], x[1], c0, c1);
+      int c = team * (C::D / 2) + i * 16 + odd * 8 + t / 2 * 4;
       if (there && c < a.dv)
         out.write(a, row, c, y, lse2);
     }
@@ -294,5 +345,10 @@ constexpr decode_kernel decode_wide_variant()
           C::FORM,
           true};
 }
+
+/* Rows of a table, one of each form. */
+#define WIDE_FORMS(...)                                                                            \
+  decode_wide_variant<__VA_ARGS__, DECODE_ANY>(), decode_wide_variant<__VA_ARGS__, DECODE_EVEN>(), \
+      decode_wide_variant<__VA_ARGS__, DECODE_PAGED>()
 
 #endif

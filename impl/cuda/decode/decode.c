@@ -11,8 +11,6 @@
 
 #include "impl/cuda/decode/decode.h"
 
-#define FULL 10 /* a tenth of the blocks may have nothing to do */
-
 static const char *refuse_sizes(const struct attn_problem *p)
 {
   int64_t lane = 16 / (int64_t)attn_dtype_size(attn_problem_kv_type(p));
@@ -152,6 +150,12 @@ static int32_t tiles_seen(const struct decode_args *a, int32_t tile)
   return hi > lo ? (hi + tile - 1) / tile - lo / tile : 1;
 }
 
+/* Have nine tenths of the blocks something to do? */
+static bool busy(int64_t n, int64_t blocks)
+{
+  return 10 * n >= 9 * blocks;
+}
+
 /* Slices, at most so many, that end where sets of heads do, or of which as many make each set:
  * then no block has more than one part of a head, or none. */
 static int32_t whole_slices(int32_t sets, int32_t most, int32_t length)
@@ -170,29 +174,28 @@ static int32_t plan_gang(const struct attn_problem *p, struct decode_plan *q, in
   struct decode_args *a = &q->args;
   bool ragged = p->nruns && !a->fold;
   int32_t blocks = (int32_t)q->blocks, heads = ragged ? (int32_t)p->hkv : a->heads;
-  for (int32_t n = DECODE_GANG; n > 0 && !ragged; n--) {
+  for (int32_t n = DECODE_GANG; n > 0; n--) {
     if (heads % n || n > blocks)
       continue;
-    int32_t slices = whole_slices(a->b * (heads / n), blocks / n, tiles);
-    if ((int64_t)slices * n * FULL < (int64_t)blocks * (FULL - 1))
-      continue;
-    a->gang = n;
-    a->toll = 0;
-    return slices;
+    int32_t slices = ragged ? 0 : whole_slices(a->b * (heads / n), blocks / n, tiles);
+    if (busy((int64_t)slices * n, blocks)) {
+      a->gang = n;
+      a->toll = 0;
+      return slices;
+    }
+    if (!a->gang && blocks % n * 50 <= blocks)
+      a->gang = n;
   }
-  a->gang = DECODE_GANG;
-  while (heads % a->gang || a->gang > blocks || blocks % a->gang * 50 > blocks)
-    a->gang--;
   return blocks / a->gang;
 }
 
-/* Where lengths are the problem's and not in device memory, the cut is too. */
+/* With equal lengths the cut is the host's, so long as those in device memory are the problem's. */
 static void plan_cut(const struct attn_problem *p, struct decode_plan *q)
 {
   struct decode_args *a = &q->args;
   int32_t tiles = tiles_seen(a, q->kernel->tile), slices = plan_gang(p, q, tiles);
   q->blocks = (unsigned)(slices * a->gang);
-  if (!a->fold && (p->nruns || p->page))
+  if (!a->fold && p->nruns)
     return;
   a->each = a->heads / a->gang * (a->toll + tiles);
   int32_t total = a->b * a->each;
@@ -228,6 +231,7 @@ int attn_decode_prepare(const struct attn_problem *p, const struct attn_device *
   plan_args(p, a);
   plan_pass(p, pass, a);
   a->heads = a->hkv * ((a->sq * a->group + q->kernel->rows - 1) / q->kernel->rows);
+  a->once = a->heads == a->hkv && (!p->prefix || pass != DECODE_ALL);
   int status = plan_grid(q, dev);
   if (status)
     return status;

@@ -31,11 +31,12 @@ struct decode_args {
   const float *k_scale, *v_scale; /* of an e4m3 cache */
   int64_t table_stride, total_q;
   int32_t b, sq, sk, hq, hkv, group, d, dv, page;
-  struct decode_cut cut; /* and tiles of each sequence on the line; 0: lengths are on the device */
+  struct decode_cut cut; /* where all sequences have sk keys, and tiles of each on the line; or 0 */
   int32_t each;
   uint32_t page_inverse; /* key / page is key * page_inverse >> page_shift */
   int32_t page_shift;
   int32_t toll;   /* tiles that the beginning and the end of a head count as: DECODE_TOLL or 0 */
+  bool once;      /* no key is read again */
   int32_t gang;   /* neighbouring heads that as many blocks read side by side */
   int32_t skip;   /* keys at the start that another pass sees to */
   int32_t fold;   /* all queries are one sequence's, of so many each in the tensors; or 0 */
