@@ -8,6 +8,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/baselines/h200.jsonl \
   profiles/baselines/h200-backward.jsonl \
   profiles/baselines/h200-peers.jsonl \
+  profiles/baselines/h200-rope.jsonl \
   profiles/baselines/h200-serve.jsonl \
   profiles/baselines/h200-sustained.jsonl \
   profiles/baselines/h200-verify.jsonl \
