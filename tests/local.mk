@@ -113,6 +113,7 @@ cli_tests = \
   tests/cli/lanes.sh \
   tests/cli/impl-hash.sh \
   tests/cli/man.sh \
+  tests/cli/measure.sh \
   tests/cli/ptxas.sh \
   tests/cli/quickstart.sh \
   tests/cli/report.sh \
