@@ -19,8 +19,8 @@ static const struct figure figures[] = {
      "that leaves a power-limited card a higher clock.",
      .plot = &plot_throughput, .draw = draw_lengths},
     {"bandwidth", "Bandwidth of decode and rotation",
-     "Compulsory bytes over the median time, with its 95 % interval, against the copy measured in "
-     "the same run.",
+     "Compulsory bytes over the median time, with its 95 % interval, against what a read, for "
+     "decode, or a copy, for rotation, reached in the same run.",
      .plot = &plot_bandwidth, .draw = draw_lengths},
     {"single", "Throughput of problems at one length",
      "FLOPs of the problem (unmasked pairs only) over the median time, with its 95 % interval.",

@@ -76,11 +76,13 @@ static void bandwidth(const struct report_view *view, const struct report_row *r
   rate(row, row->gbps, v);
 }
 
-static bool copy_ceiling(const struct report_view *view, const struct report_row *row,
-                         struct reference_line *line)
+/* Decoding reads; rotation writes what it has read. */
+static bool memory_ceiling(const struct report_view *view, const struct report_row *row,
+                           struct reference_line *line)
 {
-  line->y = view->copy_gbps;
-  snprintf(line->label, sizeof line->label, "measured copy");
+  bool reads = row->p.op == ATTN_DECODE;
+  line->y = reads ? view->read_gbps : view->copy_gbps;
+  snprintf(line->label, sizeof line->label, reads ? "measured read" : "measured copy");
   return isfinite(line->y);
 }
 
@@ -88,7 +90,7 @@ const struct length_plot plot_bandwidth = {.ylabel = "GB/s",
                                            .axis = AXIS_LINEAR,
                                            .wants = is_of_bytes,
                                            .value = bandwidth,
-                                           .reference = copy_ceiling,
+                                           .reference = memory_ceiling,
                                            .format = three_digits};
 
 /* ---- relative speed ------------------------------------------------------------------------- */

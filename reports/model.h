@@ -59,9 +59,9 @@ struct report_view {
   const char *cache, *mode;
   bool first; /* of its device */
   bool cuda;
-  double copy_gbps, matmul_tflops; /* medians of the measured ceilings */
-  double memory_bytes;             /* of the device */
-  const char *base;                /* implementation that speeds are relative to, or NULL */
+  double copy_gbps, read_gbps, matmul_tflops; /* medians of the measured ceilings */
+  double memory_bytes;                        /* of the device */
+  const char *base; /* implementation that speeds are relative to, or NULL */
   struct report_panel *panels;
   int npanels;
   const struct report_row **rows; /* borrowed */

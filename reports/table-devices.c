@@ -17,6 +17,7 @@ static const struct table_column columns[] = {{"Device", "device", 'l'},
                                               {"CUDA", "cuda", 'l'},
                                               {"ECC", "ecc", 'l'},
                                               {"Copy GB/s", "copy_gbps", 'r'},
+                                              {"Read GB/s", "read_gbps", 'r'},
                                               {"Matmul TFLOP/s", "matmul_tflops", 'r'},
                                               {"MHz in kernel", "kernel_mhz", 'r'},
                                               {"W", "power_w", 'r'},
@@ -90,11 +91,12 @@ struct table *table_devices(const struct report *r)
     add_text(t, 4, v, "cuda");
     table_text(t, 5, json_is_true(ecc) ? "on" : json_is_false(ecc) ? "off" : "");
     table_number(t, 6, v->copy_gbps, format_number(v->copy_gbps, 4).s);
-    table_number(t, 7, v->matmul_tflops, format_number(v->matmul_tflops, 3).s);
-    add_range(t, 8, v, "kernel_mhz");
-    add_range(t, 9, v, "power_w");
-    add_range(t, 10, v, "temperature_c");
-    add_throttle(t, 11, v);
+    table_number(t, 7, v->read_gbps, format_number(v->read_gbps, 4).s);
+    table_number(t, 8, v->matmul_tflops, format_number(v->matmul_tflops, 3).s);
+    add_range(t, 9, v, "kernel_mhz");
+    add_range(t, 10, v, "power_w");
+    add_range(t, 11, v, "temperature_c");
+    add_throttle(t, 12, v);
   }
   return t;
 }

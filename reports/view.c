@@ -318,6 +318,7 @@ int report_views(struct report *r)
       return -1;
     v->cuda = !strcmp(r->devices[v->device].kind, "cuda");
     v->copy_gbps = device_median(v, "peak_copy_gbps");
+    v->read_gbps = device_median(v, "peak_read_gbps");
     v->matmul_tflops = device_median(v, "peak_matmul_tflops");
     v->memory_bytes = device_median(v, "memory_bytes");
     v->base = choose_base(v);
