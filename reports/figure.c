@@ -24,7 +24,10 @@ static const struct figure figures[] = {
      .plot = &plot_bandwidth, .draw = draw_lengths},
     {"single", "Throughput of problems at one length",
      "FLOPs of the problem (unmasked pairs only) over the median time, with its 95 % interval.",
-     .draw = draw_single},
+     .plot = &plot_throughput, .draw = draw_single},
+    {"single-bandwidth", "Bandwidth of problems at one length",
+     "Compulsory bytes of decoding and rotation over the median time, with its 95 % interval.",
+     .plot = &plot_bandwidth, .draw = draw_single},
     {"relative", "Relative speed",
      "Time of the yardstick over time of the implementation, same problem and same run: above 1 is "
      "faster.",

@@ -12,7 +12,7 @@ struct figure {
   const char *name, *title;
   const char *caption;            /* one sentence: what it shows */
   bool per_device;                /* once a device, whatever cache state and mode */
-  const struct length_plot *plot; /* for draw_lengths */
+  const struct length_plot *plot; /* for draw_lengths and draw_single */
   /* Draws it for a view as often as its panels need; nothing where the view has no data for it. */
   int (*draw)(struct report *r, const struct report_view *v, const struct figure *f, char *err,
               size_t errlen);
