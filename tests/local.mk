@@ -20,6 +20,7 @@ LDADD = $(TEST_LDADD)
 unit_tests = \
   tests/unit/baselines \
   tests/unit/bound-flush \
+  tests/unit/bwd-schedule \
   tests/unit/choices \
   tests/unit/arena \
   tests/unit/compare \
@@ -68,12 +69,14 @@ unit_tests = \
 if HAVE_CUDNN
 unit_tests += tests/unit/cudnn
 endif
-if HAVE_CUDA
-unit_tests += tests/unit/bwd-schedule
-endif
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 
+# Of the Hopper backward, but plain C: without CUDA, too.
+tests_unit_bwd_schedule_SOURCES = tests/unit/bwd-schedule.c
+if !HAVE_CUDA
+tests_unit_bwd_schedule_SOURCES += impl/cuda/sm90-backward/flash-bwd-sm90-schedule.c
+endif
 reference_fixture = tests/unit/reference-fixture.h tests/unit/reference-emulate.h
 tests_unit_reference_backward_SOURCES = tests/unit/reference-backward.c $(reference_fixture)
 tests_unit_reference_random_SOURCES = tests/unit/reference-random.c $(reference_fixture)

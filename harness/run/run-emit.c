@@ -82,11 +82,21 @@ void run_end(struct run *run)
   clear_progress(run);
 }
 
+/* NAME of NAME, and of FOLDER/NAME.suite. */
+static void put_suite_name(const char *suite, char *name, size_t size)
+{
+  const char *slash = strrchr(suite, '/'), *base = slash ? slash + 1 : suite;
+  size_t n = strlen(base), ending = strlen(".suite");
+  if (n > ending && !strcmp(base + n - ending, ".suite"))
+    n -= ending;
+  snprintf(name, size, "%.*s", (int)n, base);
+}
+
 void run_describe(const struct run *run, const struct attn_problem *p, struct group_case *c)
 {
   struct record *r = &c->record;
   snprintf(r->run_id, sizeof r->run_id, "%s", run->run_id);
-  snprintf(r->suite, sizeof r->suite, "%s", run->o->suite ? run->o->suite : "");
+  put_suite_name(run->o->suite ? run->o->suite : "", r->suite, sizeof r->suite);
   snprintf(r->impl, sizeof r->impl, "%s", c->impl->name);
   snprintf(r->provenance, sizeof r->provenance, "%s",
            c->impl->provenance ? c->impl->provenance : "");

@@ -52,6 +52,11 @@ is $? 1 "a wrong plugin exits 1"
 is "$(grep -c '"status":"fail"' "$dir/wrong.jsonl")" 1 "its record says fail"
 is "$(grep -c '"median_s":[0-9]' "$dir/wrong.jsonl")" 0 "and carries no speed"
 
+mkdir "$dir/folder"
+echo 'dtype=fp32 hq=1 sq=8 d=8' > "$dir/folder/own.suite"
+"$ATTNBENCH" verify --device cpu --impl cpu/naive --suite "$dir/folder/own.suite" --out "$dir/suite.jsonl" > "$dir/log" 2>&1
+is "$(grep -c '"suite":"own"' "$dir/suite.jsonl")" 1 "a record names a file of problems, and not where it lay"
+
 # On a terminal the progress line gives way to rows: each begins a line. Elsewhere there is none.
 if [ "$(script -qc true /dev/null < /dev/null > "$dir/log" 2>&1 && echo there)" = there ]; then
   script -qc "'$ATTNBENCH' verify --device cpu --rows 2 --impl cpu/naive 'dtype=fp32 hq=1 sq=8,9,10 d=8'" /dev/null \

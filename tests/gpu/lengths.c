@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Law: a plan of cuda/decode and of cuda/cascade for a paged cache of equal lengths is right for
- * any shorter ones in device memory, as a captured graph needs whose sequences grow; it has the
- * host's cut of the work while lengths are the problem's, and makes its own when they are not.
- * Judged by the bound of the problem that has those lengths, of one head, so that both lay out LSE
- * alike.
+ * any shorter ones in device memory, as a captured graph needs whose sequences grow.  Judged by the
+ * bound of the problem that has those lengths, of one head, so that both lay out LSE alike.
  */
 #include "config.h"
 
@@ -41,7 +39,7 @@ static void check(const struct attn_impl *impl, const char *equal, const char *u
   struct ref_verdict v = {0};
   struct attn_problem planned, p;
   struct arena arena;
-  struct tensors t;
+  struct tensors t = {0};
   char err[256];
   if (attn_problem_parse(equal, &planned, err, sizeof err) ||
       attn_problem_parse(unequal, &p, err, sizeof err)) {

@@ -32,13 +32,14 @@
  *
  *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
  *   16 bit        64  8 16 32      4    16       6  104              2  104 122 212
- *   16 bit       128        8      4    16       3  112               2  140       (many paged
- * heads) 16 bit       128        8      8    16       3  225               1  140 16 bit       128
- * 16 32      8    16       3  226               1  187 254   (32: not Hopper) 16 bit    64 128 64
- * 8    64     6 3  210 226           1  164 210 (decode-wide.cuh) 16 bit       256     8 16      4
- * 16       3  225               1  215 244 e4m3         128        8      8    32       3  225 1
- * 142 e4m3         128    16 32      8    16       6  226               1  173 250 e4m3         256
- * 8 16      4    16       6  225               1  181 254
+ *   16 bit       128        8      4    16       3  112              2  140    (many paged heads)
+ *   16 bit       128        8      8    16       3  225              1  140
+ *   16 bit       128    16 32      8    16       3  226              1  187 254  (32: not Hopper)
+ *   16 bit    64 128       64      8    64     6 3  210 226          1  164 210  (decode-wide.cuh)
+ *   16 bit       256     8 16      4    16       3  225              1  215 244
+ *   e4m3         128        8      8    32       3  225              1  142
+ *   e4m3         128    16 32      8    16       6  226              1  173 250
+ *   e4m3         256     8 16      4    16       6  225              1  181 254
  *
  * What the steps gave on an H200 (bf16, head dim 128, 32 on 8 heads unless said; GB/s of keys and
  * values, cold, each line one sitting; reading alone 4575 to 4660):

@@ -152,7 +152,8 @@ struct decode_loader {
     }
   }
 
-  /* Copies the next unit, if there is one, and looks up the one after it. */
+  /* Copies the next unit, if there is one, and where a batch of looked-up pages ends, looks up the
+   * next batch. */
   __device__ __forceinline__ void issue(const decode_args &a, uint32_t unit)
   {
     if (!at.done()) {

@@ -10,8 +10,8 @@
  *   softmax   P = exp(S - m) under the running maximum m of flash's step, alpha, l
  *   outputs   O = P V with the alpha of every step, O / l, LSE
  *
- * Each step is the very function of flash-sm80.cuh, or does what one there does between two matrix
- * products, so on any input the bits are those of cuda/flash-sm80: flash rearranges standard
+ * Each step is the very function of flash-sm80-tile.cuh, or does what one there does between two
+ * matrix products, so on any input the bits are those of cuda/flash-sm80: flash rearranges standard
  * attention and approximates nothing.  Tiles have fewer query rows than flash's, for a row's bits
  * depend on no other row; the width of a key tile is flash's.
  */

@@ -116,7 +116,7 @@ static int64_t block_at(const struct bwd90_jobs *j, const struct bwd90_schedule 
   return r / here;
 }
 
-/* More than a device has: then no key block is shared. */
+/* No device has more; if one had, every unit would be a whole key block. */
 #define PROCESSORS 512
 
 /* Processors by when they are free, the first at the top of a heap. */

@@ -86,7 +86,7 @@ void attn_flash_bwd_sm90_schedule(const struct bwd90_jobs *j, int64_t section,
 /* So many heads ahead of its work main zeroes accumulators: whole sections, or all there are. */
 int32_t attn_flash_bwd_sm90_ahead(const struct bwd90_schedule *s, int64_t heads, int64_t blocks);
 
-/* When the last processor is ready, in steps: at most 512 of them. */
+/* When the last of at most 512 processors is ready, in steps. */
 double attn_flash_bwd_sm90_end(const struct bwd90_jobs *j, const struct bwd90_schedule *s);
 
 #ifdef __cplusplus

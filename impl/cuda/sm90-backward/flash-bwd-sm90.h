@@ -35,8 +35,8 @@ struct bwd90_params {
   float *lse2;  /* padded rows: log2(e) LSE; +inf past the end and in empty rows */
   float *dsum;  /* padded rows: dO.O */
   float *dqacc; /* padded rows x D: dQ / scale, a query block in the accumulators' order */
-  int32_t
-      *states; /* query blocks x BWD90_TURNS: in main, those of which the next three lines tell */
+  /* query blocks x BWD90_TURNS: in main, the states of which the next lines tell */
+  int32_t *states;
   int32_t *turns;  /* deterministic: query blocks x BWD90_TURNS; else NULL */
   int32_t *firsts; /* else so many states of dqacc, BWD90_UNTOUCHED at first; or NULL */
   /* Else main zeroes dqacc, some heads before it is needed: how many parts of a K/V head are zero,
@@ -104,7 +104,8 @@ struct bwd90_kernel {
   bool makes;           /* main makes dQ where there is no mask */
 };
 
-/* Counters that begin at 0: two a shared key block, and that of the units of work. */
+/* Counters that begin at 0: two a shared key block, those of the units of work and of the query
+ * blocks that main makes dQ of. */
 #define BWD90_COUNTERS (2 * BWD90_SHARED + 4)
 
 /* Rows with main == NULL end a table; the first that fits and has this use is taken. */

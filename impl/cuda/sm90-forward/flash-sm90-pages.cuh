@@ -99,8 +99,8 @@ SM90_DEV void sm90_feed_keys(uint32_t smem, const CUtensorMap *mq, const CUtenso
   }
 }
 
-/* A feeder warp.  The first one's first lane takes the tiles, posts them, and
- * loads Q; the other warps are told of them as the consumers are. */
+/* A feeder warp.  The first one's first lane takes the tiles, posts them, and loads Q; the other
+ * warps are told of them as the consumers are. */
 template <class C, bool VALUES>
 SM90_DEV void sm90_feed(uint32_t smem, const CUtensorMap *mq, const CUtensorMap *map,
                         const sm90_params &p, const sm90_feeder &f)

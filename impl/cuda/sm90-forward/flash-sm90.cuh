@@ -80,9 +80,9 @@
  *            192x80             .91 /  .92   1.08 / 1.13  1.11 / 1.18   1.12 / 1.22   1.13 / 1.23
  *   d = 256  128x80             .99 /  .98   1.10 / 1.16  1.11 / 1.22   1.12 / 1.25   1.12 / 1.26
  *            128x64            1.02 / 1.01   1.08 / 1.17  1.09 / 1.22   1.09 / 1.24   1.09 / 1.24
- * Sections of two sequences, not of all that L2 holds, causal at 512: d = 128 .988 and 1.010, d =
- * 256 1.027 and 1.045; of one, full at 2048, d = 64: 1.065 and 1.076.  At 1024, causal, d = 128
- * 1.066 and 1.083, d = 256 1.095 and 1.127.
+ * Sections of two sequences, not of all that L2 holds, causal at 512, before and since: d = 128
+ * .988 and 1.010, d = 256 1.027 and 1.045; of one, full at 2048, d = 64: 1.065 and 1.076.  At 1024,
+ * causal, d = 128 1.066 and 1.083, d = 256 1.095 and 1.127.
  * K and V of the heads of a section, at most, and what DRAM moved of what must move, 8192, d = 128:
  *                            8 MB   16 MB   32 MB      speed against cuDNN
  *   16 heads, full           1.02    1.31    2.16      1.127 1.126 1.127
@@ -141,7 +141,8 @@
  *   two for K, two for V, TWICE           .95      .96 .96 .94  .95 .95 .93  .96  -  .94
  *   the same, GUARD                       .95      .96 .96 .94  .96 .96 .94  .97  -  .95   ships
  *   192x80 with it                        .86      .85 .87 .90  .85 .87 .90  .85  -  .90
- * d = 256 with GUARD: .94, with TWICE .94 to .95.
+ * The last, 8192 on 8192, in another sitting: .93 .93 .94.  d = 256 with GUARD: .94, with TWICE .94
+ * to .95.
  * With each lane waiting for itself several warps hung at d = 128 on 8192 queries: sm90_warp_wait.
  * TMA alone takes 322 cycles and 50 an instruction of one warp for a tile of 32 KB; with all SMs at
  * it, L2 gives one in 900 at best, which boxes of 8 rows reach with four warps, of 16 with two.

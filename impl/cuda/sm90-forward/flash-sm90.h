@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flash-sm90.h - what the host half (flash-sm90.c), the schedule of ragged batches and the kernels
- * (flash-sm90-*.cu) share.
+ * flash-sm90.h - what the host half (flash-sm90.c, -variants.c, -plan.c, -launch.c), the schedule
+ * of ragged batches and the kernels (flash-sm90-*.cu) share.
  */
 #ifndef IMPL_CUDA_FLASH_SM90_H
 #define IMPL_CUDA_FLASH_SM90_H
