@@ -3,6 +3,7 @@
 # base/: what needs nothing else.
 libattnbench_a_SOURCES += \
   harness/base/clock.h \
+  harness/base/path.h \
   harness/base/rng.h \
   harness/base/sha256.c harness/base/sha256.h \
   harness/base/spent.c harness/base/spent.h

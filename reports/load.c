@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/path.h"
 #include "harness/record/fields.h"
 #include "harness/record/store.h"
 #include "reports/matrix.h"
@@ -184,22 +185,16 @@ static int sort_superseded(struct report *r)
   return 0;
 }
 
-static const char *base_name(const char *path)
-{
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 /* The file's name without folder and extension; the whole path where two have the same name. */
 static void label_file(struct report *r, int i)
 {
   struct report_file *f = &r->files[i];
   for (int k = 0; k < r->nfiles; k++)
-    if (k != i && !strcmp(base_name(r->files[k].path), base_name(f->path))) {
+    if (k != i && !strcmp(path_base(r->files[k].path), path_base(f->path))) {
       snprintf(f->label, sizeof f->label, "%s", f->path);
       return;
     }
-  snprintf(f->label, sizeof f->label, "%s", base_name(f->path));
+  snprintf(f->label, sizeof f->label, "%s", path_base(f->path));
   char *dot = strrchr(f->label, '.');
   if (dot && dot != f->label)
     *dot = '\0';

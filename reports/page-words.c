@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/base/path.h"
 #include "reports/page.h"
 #include "reports/serving.h"
 
@@ -35,13 +36,13 @@ static void distinct_texts(const struct report *r, const char *object, const cha
 {
   buf[0] = '\0';
   for (int i = 0; i < records_of(r); i++) {
-    const char *s = text_of(record_at(r, i), object, name), *base = strrchr(s, '/');
+    const char *s = text_of(record_at(r, i), object, name);
     bool seen = !*s;
     for (int k = 0; k < i && !seen; k++)
       seen = !strcmp(s, text_of(record_at(r, k), object, name));
     size_t n = strlen(buf);
     if (!seen)
-      snprintf(buf + n, len - n, "%s%s", n ? ", " : "", base ? base + 1 : s);
+      snprintf(buf + n, len - n, "%s%s", n ? ", " : "", path_base(s));
   }
 }
 

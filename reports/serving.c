@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/path.h"
 #include "reports/serving.h"
 
 double serving_number(const json_t *o, const char *name)
@@ -125,9 +126,8 @@ void serving_name(const struct report_serving *s, char *buf, size_t len)
 
 void serving_trace(const struct report_serving *s, char *buf, size_t len)
 {
-  const char *trace = serving_text(s->serve, "trace"), *slash = strrchr(trace, '/');
   double rate = serving_number(s->serve, "rate");
-  snprintf(buf, len, "%s", slash ? slash + 1 : trace);
+  snprintf(buf, len, "%s", path_base(serving_text(s->serve, "trace")));
   char *dot = strrchr(buf, '.');
   if (dot && dot != buf)
     *dot = '\0';

@@ -7,6 +7,7 @@
 #include "harness/device/device-cuda.h"
 
 #include "harness/device/nvml.h"
+#include "harness/base/path.h"
 #include "harness/base/sha256.h"
 
 #include <math.h>
@@ -20,9 +21,8 @@ int cuda_status(struct device *dev, cudaError_t e, const char *call, const char 
 {
   if (e == cudaSuccess)
     return ATTN_OK;
-  const char *base = strrchr(file, '/');
   snprintf(dev->error, sizeof dev->error, "%s (%s) at %s:%d: %.60s", cudaGetErrorString(e),
-           cudaGetErrorName(e), base ? base + 1 : file, line, call);
+           cudaGetErrorName(e), path_base(file), line, call);
   cudaGetLastError(); /* clears what is not sticky */
   return e == cudaErrorMemoryAllocation ? ATTN_ENOMEM : ATTN_EDEVICE;
 }

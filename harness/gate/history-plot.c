@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "harness/base/path.h"
 #include "harness/gate/history.h"
 #include "reports/canvas.h"
 
@@ -28,8 +29,7 @@ static int chosen(const struct history *h, const struct series **panel)
 /* The base name of a file, without .jsonl. */
 static void label(const char *file, char *buf, size_t len)
 {
-  const char *slash = strrchr(file, '/');
-  snprintf(buf, len, "%s", slash ? slash + 1 : file);
+  snprintf(buf, len, "%s", path_base(file));
   char *dot = strstr(buf, ".jsonl");
   if (dot)
     *dot = '\0';

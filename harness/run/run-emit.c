@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness/base/clock.h"
+#include "harness/base/path.h"
 #include "harness/record/fields.h"
 #include "harness/run/run-parts.h"
 
@@ -85,7 +86,7 @@ void run_end(struct run *run)
 /* NAME of NAME, and of FOLDER/NAME.suite. */
 static void put_suite_name(const char *suite, char *name, size_t size)
 {
-  const char *slash = strrchr(suite, '/'), *base = slash ? slash + 1 : suite;
+  const char *base = path_base(suite);
   size_t n = strlen(base), ending = strlen(".suite");
   if (n > ending && !strcmp(base + n - ending, ".suite"))
     n -= ending;

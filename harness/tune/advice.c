@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "harness/base/path.h"
 #include "harness/run/catalog.h"
 #include "harness/tune/advice.h"
 
@@ -105,6 +106,5 @@ const struct choices *advice_of(const struct attn_device *dev)
 void advice_name(const struct attn_device *dev, char *name, size_t len)
 {
   const struct choices *c = advice_of(dev);
-  const char *slash = c ? strrchr(c->path, '/') : NULL;
-  snprintf(name, len, "%s", slash ? slash + 1 : c ? c->path : "");
+  snprintf(name, len, "%s", c ? path_base(c->path) : "");
 }

@@ -10,6 +10,7 @@
 
 #include "harness/device/device-cuda.h"
 #include "harness/device/instrument.h"
+#include "tests/gpu/open.h"
 #include "tests/gpu/probe.h"
 #include "tests/tap.h"
 
@@ -242,14 +243,8 @@ static void test_failure(void)
 
 int main(void)
 {
-  const struct device_options o = {0};
-  const char *why = device_cuda.absent();
-  if (why)
-    skip_all(why);
-  if (device_cuda.open(&dev, &o)) {
-    ok(false, "the device opens: %s", dev.error);
-    return done_testing();
-  }
+  const char *why = NULL;
+  open_gpu(&dev);
   counting = instrument_for(&dev, &why);
   if (why)
     skip_all(why);

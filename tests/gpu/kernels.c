@@ -15,6 +15,7 @@
 #include "harness/base/clock.h"
 #include "harness/run/group.h"
 #include "harness/run/tensors.h"
+#include "tests/gpu/open.h"
 #include "tests/tap.h"
 
 #define COUNT(x) (int)(sizeof(x) / sizeof *(x))
@@ -408,14 +409,7 @@ static void test_far(void)
 
 int main(void)
 {
-  const struct device_options o = {0};
-  const char *why = device_cuda.absent();
-  if (why)
-    skip_all(why);
-  if (device_cuda.open(&dev, &o)) {
-    ok(false, "the device opens: %s", dev.error);
-    return done_testing();
-  }
+  open_gpu(&dev);
   double start = clock_now();
   find_impls();
   test_shapes();

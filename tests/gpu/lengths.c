@@ -9,6 +9,7 @@
 #include "harness/run/catalog.h"
 #include "harness/run/group.h"
 #include "harness/run/tensors.h"
+#include "tests/gpu/open.h"
 #include "tests/tap.h"
 
 static struct device dev = {.ops = &device_cuda};
@@ -70,14 +71,7 @@ int main(void)
 {
   const struct attn_impl *impls[2];
   char err[256];
-  const struct device_options o = {0};
-  const char *why = device_cuda.absent();
-  if (why)
-    skip_all(why);
-  if (device_cuda.open(&dev, &o)) {
-    ok(false, "the device opens: %s", dev.error);
-    return done_testing();
-  }
+  open_gpu(&dev);
   int n = catalog_select(ATTN_CUDA, "cuda/decode,cuda/cascade", impls, 2, err, sizeof err);
   ok(n == 2, "both are there");
   for (int i = 0; i < n; i++) {
