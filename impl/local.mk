@@ -129,6 +129,7 @@ libattnbench_a_SOURCES += \
   impl/cuda/sm90-forward/flash-sm90-d256-paged.cu \
   impl/cuda/sm90-forward/flash-sm90-schedule.cu \
   impl/cuda/alibi.cuh \
+  impl/cuda/mask-sides.h \
   impl/cuda/mma.cuh \
   impl/cuda/naive/naive.c \
   impl/cuda/naive/naive-compute.c \

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "impl/cuda/decode/decode.h"
+#include "impl/cuda/mask-sides.h"
 
 static const char *refuse_sizes(const struct attn_problem *p)
 {
@@ -55,21 +56,12 @@ size_t attn_decode_workspace(const struct attn_problem *p, const struct attn_dev
   return parts * (size_t)k->rows * (size_t)(p->dv + 1) * sizeof(float);
 }
 
-static int32_t window_side(int64_t n)
-{
-  return n < 0 || n > DECODE_LIMIT ? DECODE_LIMIT : (int32_t)n;
-}
-
 static void plan_mask(const struct attn_problem *p, struct decode_args *a)
 {
-  a->left = a->right = DECODE_LIMIT;
+  struct mask_sides sides = mask_sides_of(p, DECODE_LIMIT);
   a->bottom_right = p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_WINDOW;
-  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
-    a->right = 0;
-  if (p->mask == ATTN_MASK_WINDOW) {
-    a->left = window_side(p->window_left);
-    a->right = window_side(p->window_right);
-  }
+  a->left = sides.left;
+  a->right = sides.right;
 }
 
 /* Division by the page, of what is below 2^31. */

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "impl/cuda/mask-sides.h"
 #include "impl/cuda/sm80-backward/flash-bwd-sm80.h"
 #include "impl/dropout.h"
 
@@ -60,21 +61,12 @@ static size_t workspace(const struct attn_problem *p, const struct attn_device *
   return p->op == ATTN_BWD ? attn_flash_bwd_sm80_workspace(p, dev) : 0;
 }
 
-static int32_t window_side(int64_t n)
-{
-  return n < 0 || n > FLASH_SM80_LIMIT ? FLASH_SM80_LIMIT : (int32_t)n;
-}
-
 static void plan_mask(const struct attn_problem *p, struct flash_sm80_args *a)
 {
-  a->left = a->right = FLASH_SM80_LIMIT;
+  struct mask_sides sides = mask_sides_of(p, FLASH_SM80_LIMIT);
   a->bottom_right = p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_WINDOW;
-  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
-    a->right = 0;
-  if (p->mask == ATTN_MASK_WINDOW) {
-    a->left = window_side(p->window_left);
-    a->right = window_side(p->window_right);
-  }
+  a->left = sides.left;
+  a->right = sides.right;
 }
 
 /* Heads of one section. Without a mask the tiles of one KV head after the other: all blocks in

@@ -181,11 +181,17 @@ static double last_free(const struct clock *c)
   return last;
 }
 
-double attn_flash_bwd_sm90_end(const struct bwd90_jobs *j, const struct bwd90_schedule *s)
+/* When the last of the key blocks from this place on ends. */
+static double end_from(const struct bwd90_jobs *j, const struct bwd90_schedule *s, int64_t from)
 {
   struct clock c = {.n = j->processors};
-  run(j, s, 0, &c);
+  run(j, s, from, &c);
   return last_free(&c);
+}
+
+double attn_flash_bwd_sm90_end(const struct bwd90_jobs *j, const struct bwd90_schedule *s)
+{
+  return end_from(j, s, 0);
 }
 
 /* ---- the one that ends first ----------------------------------------------------------------- */
@@ -214,9 +220,7 @@ struct best {
 
 static void compare(struct best *b, const struct bwd90_schedule *s, double gain)
 {
-  struct clock c = {.n = b->j->processors};
-  run(b->j, s, b->from, &c);
-  double end = last_free(&c);
+  double end = end_from(b->j, s, b->from);
   if (b->end == 0 || end < b->end - gain) {
     b->end = end;
     *b->s = *s;

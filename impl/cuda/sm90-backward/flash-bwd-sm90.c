@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "impl/cuda/mask-sides.h"
 #include "impl/cuda/sm90-backward/flash-bwd-sm90.h"
 #include "impl/cuda/tensor-map.h"
 #include "impl/dropout.h"
@@ -154,21 +155,12 @@ static int32_t within(int64_t n, int64_t most)
   return (int32_t)(n > 1 ? n : 1);
 }
 
-static int32_t window_side(int64_t n)
-{
-  return n < 0 || n > BWD90_UNLIMITED ? BWD90_UNLIMITED : (int32_t)n;
-}
-
 static void plan_mask(const struct attn_problem *p, struct bwd90_params *a)
 {
+  struct mask_sides sides = mask_sides_of(p, BWD90_UNLIMITED);
   a->topleft = p->mask == ATTN_MASK_CAUSAL_TOPLEFT;
-  a->left = a->right = BWD90_UNLIMITED;
-  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
-    a->right = 0;
-  if (p->mask == ATTN_MASK_WINDOW) {
-    a->left = window_side(p->window_left);
-    a->right = window_side(p->window_right);
-  }
+  a->left = sides.left;
+  a->right = sides.right;
 }
 
 static void plan_options(const struct attn_problem *p, struct bwd90_params *a)

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "impl/cuda/mask-sides.h"
 #include "impl/cuda/sm90-forward/flash-sm90.h"
 #include "impl/dropout.h"
 
@@ -47,21 +48,12 @@ size_t attn_flash_sm90_workspace(const struct attn_problem *p, const struct sm90
   return SM90_WORKSPACE_HEAD + (p->nruns ? row_blocks(p, k->km) * sizeof(struct sm90_item) : 0);
 }
 
-static int32_t window_side(int64_t n)
-{
-  return n < 0 || n > SM90_UNLIMITED ? SM90_UNLIMITED : (int32_t)n;
-}
-
 static void plan_mask(const struct attn_problem *p, struct sm90_params *a)
 {
+  struct mask_sides sides = mask_sides_of(p, SM90_UNLIMITED);
   a->topleft = p->mask == ATTN_MASK_CAUSAL_TOPLEFT;
-  a->left = a->right = SM90_UNLIMITED;
-  if (p->mask == ATTN_MASK_CAUSAL || p->mask == ATTN_MASK_CAUSAL_TOPLEFT)
-    a->right = 0;
-  if (p->mask == ATTN_MASK_WINDOW) {
-    a->left = window_side(p->window_left);
-    a->right = window_side(p->window_right);
-  }
+  a->left = sides.left;
+  a->right = sides.right;
 }
 
 /* Without a mask row blocks cost the same, unless the last of a sequence leaves warpgroups idle. */
@@ -88,7 +80,7 @@ static int64_t section_heads(const struct attn_problem *p, bool equal, int64_t b
   double bytes = (double)rows * (p->d + p->dv) * 2;
   if (equal)
     return 1;
-  while (2 * n * bytes <= section_bytes(p, n * group * blocks) && 2 * n * group < 2 * heads &&
+  while (2 * n * bytes <= section_bytes(p, n * group * blocks) && n * group < heads &&
          (n * group < enough || n * group * blocks < SECTION_TILES))
     n *= 2;
   return n * group < heads ? n * group : heads;
