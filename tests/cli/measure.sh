@@ -23,7 +23,7 @@ measure() { (cd "$dir" && LOG=$dir/log TRACES=$dir sh "$tool" "$@") > "$dir/out"
 measure
 is "$?: $(grep -c 'OUT \[STEP' "$dir/out")" "2: 1" "without a folder it says how it is used"
 
-steps=$(sed -n '/^steps="/,/"$/s/^\(steps="\)*\([a-z]*\) [0-9]* .*/\2/p' "$tool" | grep -v -e tests -e sanitize)
+steps=$(sed -n '/^steps="/,/"$/s/^\(steps="\)*\([a-z-]*\) [0-9]* .*/\2/p' "$tool" | grep -v -e tests -e sanitize)
 # shellcheck disable=SC2086 # a list of names
 measure "$dir/all" $steps
 is "$?" 0 "all steps that need no GPU of their own run"
