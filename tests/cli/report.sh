@@ -29,6 +29,14 @@ if command -v gnuplot > /dev/null; then
   is "$(ls "$tmp/rope/figures" | grep -c 'rotation-.*svg')" 2 "with a figure for each implementation"
 fi
 
+"$ATTNBENCH" run --quick --no-counters --impl cpu/flash --out "$tmp/single.jsonl" \
+  'op=append dtype=fp32 b=1 sq=8 sk=64 d=16' 'op=append dtype=fp32 b=1 sq=8 sk=64 d=16 page=16' \
+  > /dev/null 2>&1
+"$ATTNBENCH" report "$tmp/single.jsonl" --out "$tmp/single" > /dev/null 2>&1
+is "$?: $(grep -c '^set ytics' "$tmp/single/figures/single.gp")" "0: 1" "problems without a curve are dots"
+is "$(sed -n '/^set ytics/p' "$tmp/single/figures/single.gp" | grep -c "(''\|, ''")" 0 \
+  "each with a label, that which has all its words in common with the others, too"
+
 printf '{"schema":1,"prob' >> "$tmp/results.jsonl"
 said=$("$ATTNBENCH" report "$tmp/results.jsonl" --out "$tmp/report" 2>&1)
 is $? 0 "a torn last line is no failure"
