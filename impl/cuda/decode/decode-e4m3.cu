@@ -7,7 +7,9 @@
 #include "impl/cuda/decode/decode-forward.cuh"
 
 const struct decode_kernel attn_decode_e4m3[] = {
+    DECODE_PAGES(bf16, e4m3, 128, 8, 4, 3, 2),
     DECODE_PAGES(bf16, e4m3, 128, 8, 8, 3, 1),
+    DECODE_PAGES(fp16, e4m3, 128, 8, 4, 3, 2),
     DECODE_PAGES(fp16, e4m3, 128, 8, 8, 3, 1),
     DECODE_PAGES(bf16, e4m3, 128, 16, 8, 6, 1),
     DECODE_PAGES(fp16, e4m3, 128, 16, 8, 6, 1),

@@ -31,15 +31,16 @@
  * unit is K and V of `keys`):
  *
  *   cache   head dim  queries  warps  keys  stages  KB     blocks an SM  registers
- *   16 bit        64  8 16 32      4    16       6  104              2  104 122 212
- *   16 bit       128        8      4    16       3  112              2  140    (many paged heads)
- *   16 bit       128        8      8    16       3  225              1  140
- *   16 bit       128    16 32      8    16       3  226              1  187 254  (32: not Hopper)
- *   16 bit    64 128       64      8    64     6 3  210 226          1  164 210  (decode-wide.cuh)
- *   16 bit       256     8 16      4    16       3  225              1  215 244
- *   e4m3         128        8      8    32       3  225              1  142
- *   e4m3         128    16 32      8    16       6  226              1  173 250
- *   e4m3         256     8 16      4    16       6  225              1  181 254
+ *   16 bit        64  8 16 32      4    16       6  104              2  102 126 208
+ *   16 bit       128        8      4    16       3  112              2  134    (many paged heads)
+ *   16 bit       128        8      8    16       3  225              1  134
+ *   16 bit       128    16 32      8    16       3  226              1  189 249  (32: not Hopper)
+ *   16 bit    64 128       64      8    64     6 3  210 226          1  166 212  (decode-wide.cuh)
+ *   16 bit       256     8 16      4    16       3  225              1  216 245
+ *   e4m3         128        8      4    32       3  112              2  133    (many heads)
+ *   e4m3         128        8      8    32       3  225              1  132
+ *   e4m3         128    16 32      8    16       6  226              1  176 250
+ *   e4m3         256     8 16      4    16       6  225              1  179 254
  *
  * What the steps gave on an H200 (bf16, head dim 128, 32 on 8 heads unless said; GB/s of keys and
  * values, cold, each line one sitting; reading alone 4575 to 4660):
@@ -81,6 +82,21 @@
  *   what is read once leaves L2 first: 64 x 2k 4352 -> 4395, in pages of 16 4228 -> 4270, 1 x 128k
  *     4312 -> 4340, ragged 4163 -> 4192, 16 x 8k 0
  *
+ * And since those (reading alone 4586 for the first line, 4675 for the others):
+ *
+ *   e4m3's upper halves widened as they lie there: 16 x 16k in pages of 16 3812 -> 3923, of 64 4157
+ *     -> 4196; a unit of 32 keys in two pieces, so that pages of 16 are regular: 3923 -> 4163, 64 x
+ *     4k 3630 -> 4061
+ *   e4m3 in blocks of four warps where these end many heads: 64 x 4k 4167 -> 4228 (16 x 16k 4290 ->
+ *     4182, which keeps eight)
+ *   irregular pages without the L2 hint, rows there told from others once a unit, not once a copy:
+ *     pages of 1 4074 -> 4207, of 8 4112 -> 4260, e4m3 in pages of 1 3790 -> 4058
+ *   where a row goes computed once, not for each four of its elements (9 % of the code of 64
+ *     rows): one KV head 4366 -> 4395, in pages of 16 4129 -> 4199, 16 queries 4317 -> 4345, 1 x 1k
+ *     of 16 queries 11.36 -> 10.98 us (in pages, also of what comes next)
+ *   pages taken for granted in the form that has them: pages of 16, 16 x 8k 4372 -> 4393, 64 x 2k
+ *     4392 -> 4409, 1 x 128k 4276 -> 4300, 1 x 1k 9.47 -> 9.31 us
+ *
  * The loop itself runs at the speed of reading alone: 64 x 8k 4506, in pages of 16 4440. What is
  * lost, at 16 x 8k, is 1.3 us before the first copies, in pages 2.3 us (lengths 0.8 us, pages 0.3
  * us), and 2 us after the last. Of pages of 16 in random order the first bytes are there 3.5 us
@@ -101,7 +117,14 @@
  * way, to have the code at hand (-0.5 %), looking up pages before the lengths are known (0; 1 x 1k
  * 0.4 us), asking ahead for the next sequence's part of the table (0); strides of 32 bits and the
  * first copies by a rolled loop (0); units of 32 keys for head dim 64 (0), for 64 rows (-1.5 %, in
- * pages -5 %); 64 rows written from shared memory by one rolled loop (-1 to -1.5 %).
+ * pages -5 %); 64 rows written from shared memory by one rolled loop (-1 to -1.5 %), divided by a
+ * fast division (+0.3 %, in pages -0.3 %).
+ *
+ * Nor of e4m3: L2 prefetch of 256 bytes, two heads' rows (-3 %), units of 16 keys in six stages
+ * (-1.5 %), twelve warps of three (-1 %, many heads -5 %), neither hint nor prefetch (0), nor a
+ * head's address kept from unit to unit (0; 1 x 1k 0.25 us more). Most of what is missing is the
+ * copies': without computing, pages of 16 reach 4260 (all 4157, reading alone 4586), those of bf16
+ * 4375 (4310, 4575).
  */
 #ifndef IMPL_CUDA_DECODE_FORWARD_CUH
 #define IMPL_CUDA_DECODE_FORWARD_CUH

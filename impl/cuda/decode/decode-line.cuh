@@ -69,8 +69,10 @@ __device__ __forceinline__ decode_args decode_known(const decode_args &given)
   a.prefix = NULL;
   a.skip = a.fold = 0;
   a.stash = a.options = a.alibi = false;
-  if (C::FORM == DECODE_PAGED)
+  if (C::FORM == DECODE_PAGED) {
+    __builtin_assume(a.page > 0);
     return a;
+  }
   a.cu_seqlens_q = a.seqlens_k = a.block_table = NULL;
   a.page = 0;
   return a;

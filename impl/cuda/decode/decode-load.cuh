@@ -2,13 +2,13 @@
  *
  * decode-load.cuh - cuda/decode: a warp's stream of keys and values into its ring, with cp.async.
  *
- * A unit is KEYS rows of K and as many of V. Where all of its rows lie at one distance from each
- * other (a contiguous cache, or pages of whole units) one address is computed for them all; where
- * they do not, the lane that owns a row looks its page up and computes the address, which the
- * others get by shuffle. Pages are looked up a batch ahead of the one at work: of 32 units, each
- * lane one, or of one unit, a lane its row; and divided by with a multiplication. Nothing behind
- * the end of a sequence is read, neither slots nor table entries; such rows are zeros, for 0 * NaN
- * is NaN.
+ * A unit is KEYS rows of K and as many of V, in pieces of 16. Where the rows of a piece lie at one
+ * distance from each other (a contiguous cache, or pages of whole pieces) one address is computed
+ * for them all; where they do not, the lane that owns a row looks its page up and computes the
+ * address, which the others get by shuffle. Pages are looked up a batch ahead of the one at work:
+ * of 32 pieces, each lane one, or of one unit, a lane its row; and divided by with a
+ * multiplication. Nothing behind the end of a sequence is read, neither slots nor table entries;
+ * such rows are zeros, for 0 * NaN is NaN.
  */
 #ifndef IMPL_CUDA_DECODE_LOAD_CUH
 #define IMPL_CUDA_DECODE_LOAD_CUH
@@ -35,6 +35,8 @@ __device__ __forceinline__ void copy16(uint32_t to, const void *from, int bytes,
 
 template <class C>
 struct decode_loader {
+  static constexpr int PIECES = C::KEYS / DECODE_PIECE, PIECE_COPIES = DECODE_PIECE / C::STEP;
+  static_assert(PIECES <= 2, "the first piece and the last are all");
   decode_cursor<C> at;
   int sk, kv_head;
   uint32_t to;          /* this lane's first chunk in a unit */
@@ -69,45 +71,53 @@ struct decode_loader {
     return tile * C::TILE + threadIdx.x / 32 * C::KEYS;
   }
 
-  /* Are the rows of a unit one distance apart? */
+  /* Are the rows of a piece one distance apart? */
   static __device__ __forceinline__ bool regular(const decode_args &a)
   {
-    return C::FORM != DECODE_ANY || a.page % C::KEYS == 0;
+    return C::FORM != DECODE_ANY || a.page % DECODE_PIECE == 0;
   }
 
   /* Tiles whose pages are looked up together: a lane's is one of them, or of one its row's. */
   static __device__ __forceinline__ int batch(const decode_args &a)
   {
-    return regular(a) ? 32 : 1;
+    return regular(a) ? 32 / PIECES : 1;
   }
 
-  /* Of a batch, where this lane's unit or row lies. */
+  /* Of a batch, where this lane's piece or row lies. */
   __device__ __forceinline__ int page_at(const decode_args &a, int tile) const
   {
-    int lane = threadIdx.x % 32, key;
-    if (regular(a))
-      tile += lane;
-    key = first_key(tile) + (regular(a) ? 0 : lane % C::KEYS);
+    int lane = threadIdx.x % 32, key = lane % C::KEYS;
+    if (regular(a)) {
+      tile += lane / PIECES;
+      key = lane % PIECES * DECODE_PIECE;
+    }
+    key += first_key(tile);
     if (tile >= at.end || key >= sk)
       return 0;
     return a.block_table[at.seq * a.table_stride + page_of(a, key)];
   }
 
-  /* Where this lane's row of the next unit lies. */
-  __device__ __forceinline__ int page_now(const decode_args &a) const
+  /* Where a piece of the next unit lies. */
+  __device__ __forceinline__ int page_now(const decode_args &a, int piece) const
   {
-    return regular(a) ? __shfl_sync(~0u, page, at.tile % 32) : page;
+    return a.page ? __shfl_sync(~0u, page, at.tile * PIECES % 32 + piece) : 0;
   }
 
-  /* Offset in elements of a row in a tensor; own: the page that it lies in. */
+  /* Offset in elements of a row in a pool; own: the page that it lies in. */
+  __device__ __forceinline__ int64_t pool_offset(const decode_args &a, const attn_tensor &t,
+                                                 int own, int key) const
+  {
+    return kv_head * t.sh + own * t.sb + (key - page_of(a, key) * a.page) * t.ss;
+  }
+
+  /* The same in any tensor. */
   __device__ __forceinline__ int64_t row_offset(const decode_args &a, const attn_tensor &t, int own,
                                                 int key) const
   {
-    int64_t head = kv_head * t.sh;
     if (a.page)
-      return head + own * t.sb + (key - page_of(a, key) * a.page) * t.ss;
+      return pool_offset(a, t, own, key);
     int64_t first = a.cu_seqlens_k ? a.cu_seqlens_k[at.seq] : 0;
-    return head + at.seq * t.sb + (first + key) * t.ss;
+    return kv_head * t.sh + at.seq * t.sb + (first + key) * t.ss;
   }
 
   /* Where this lane's i-th chunk goes. */
@@ -116,40 +126,53 @@ struct decode_loader {
     return ((unit + to) ^ ((i * C::STEP % 8) << 4)) + i * C::STEP * 128;
   }
 
-  __device__ __forceinline__ void copy_regular(const decode_args &a, const attn_tensor &t, int own,
-                                               int bytes, uint32_t unit) const
+  __device__ __forceinline__ void copy_regular(const decode_args &a, const attn_tensor &t,
+                                               const int (&own)[PIECES], int bytes,
+                                               uint32_t unit) const
   {
-    int lane = threadIdx.x % 32, row = lane / C::CHUNKS, rows = sk - first_key(at.tile);
-    int64_t offset = row_offset(a, t, own, first_key(at.tile)) + row * t.ss,
-            step = C::SIZE * C::STEP * t.ss;
-    const char *from = (const char *)t.data + C::SIZE * offset + 16 * (lane % C::CHUNKS);
+    int lane = threadIdx.x % 32, row = lane / C::CHUNKS, key = first_key(at.tile), rows = sk - key;
+    int64_t step = C::SIZE * C::STEP * t.ss;
+    const char *from[PIECES];
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+      from[i] = (const char *)t.data + 16 * (lane % C::CHUNKS) +
+                C::SIZE * (row_offset(a, t, own[i], key + i * DECODE_PIECE) + row * t.ss);
     if (rows < C::KEYS) {
 #pragma unroll 1 /* without the hint, for which ptxas 13.0 takes a register that is not there */
-      for (int i = 0; i < C::KEYS / C::STEP; i++)
-        copy16(place(unit, i), from + (row + i * C::STEP < rows ? i * step : 0),
-               row + i * C::STEP < rows ? bytes : 0);
+      for (int i = 0; i < C::KEYS / C::STEP; i++) {
+        bool there = row + i * C::STEP < rows, first = i < PIECE_COPIES;
+        const char *piece = first ? from[0] : from[PIECES - 1];
+        copy16(place(unit, i), piece + (there ? i % PIECE_COPIES * step : 0), there ? bytes : 0);
+      }
       return;
     }
 #pragma unroll
     for (int i = 0; i < C::KEYS / C::STEP; i++) {
-      copy16(place(unit, i), from, bytes, l2_policy(a.once));
-      from += step;
+      const char *&piece = from[i / PIECE_COPIES];
+      copy16(place(unit, i), piece, bytes, l2_policy(a.once));
+      piece += step;
     }
   }
 
-  __device__ __forceinline__ void copy_rows(const decode_args &a, const attn_tensor &t, int own,
-                                            int bytes, uint32_t unit) const
+  /* Without the hint, which costs more here than it gives. */
+  __device__ __forceinline__ void copy_rows(const decode_args &a, const attn_tensor &t, int bytes,
+                                            uint32_t unit) const
   {
-    int lane = threadIdx.x % 32, key = first_key(at.tile) + lane % C::KEYS,
-        rows = sk - first_key(at.tile);
-    int64_t offset = key < sk ? row_offset(a, t, own, key) : 0;
+    int lane = threadIdx.x % 32, key = first_key(at.tile), rows = sk - key;
+    int64_t offset = C::SIZE * pool_offset(a, t, page, key + lane % C::KEYS);
     const char *from = (const char *)t.data + 16 * (lane % C::CHUNKS);
-#pragma unroll
-    for (int i = 0; i < C::KEYS / C::STEP; i++) {
-      int row = i * C::STEP + lane / C::CHUNKS;
-      int64_t off = __shfl_sync(~0u, offset, row);
-      copy16(place(unit, i), from + C::SIZE * off, row < rows ? bytes : 0, l2_policy(a.once));
+    if (rows < C::KEYS) {
+#pragma unroll 1 /* the code is short, the last unit of a sequence rare */
+      for (int i = 0; i < C::KEYS / C::STEP; i++) {
+        int row = i * C::STEP + lane / C::CHUNKS;
+        copy16(place(unit, i), from + __shfl_sync(~0u, offset, row), row < rows ? bytes : 0);
+      }
+      return;
     }
+#pragma unroll
+    for (int i = 0; i < C::KEYS / C::STEP; i++)
+      copy16(place(unit, i), from + __shfl_sync(~0u, offset, i * C::STEP + lane / C::CHUNKS),
+             bytes);
   }
 
   /* Copies the next unit, if there is one, and where a batch of looked-up pages ends, looks up the
@@ -157,13 +180,16 @@ struct decode_loader {
   __device__ __forceinline__ void issue(const decode_args &a, uint32_t unit)
   {
     if (!at.done()) {
-      int own = a.page ? page_now(a) : 0;
       if (regular(a)) {
+        int own[PIECES];
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+          own[i] = page_now(a, i);
         copy_regular(a, a.k, own, k_bytes, unit);
         copy_regular(a, a.v, own, v_bytes, unit + C::HALF_BYTES);
       } else {
-        copy_rows(a, a.k, own, k_bytes, unit);
-        copy_rows(a, a.v, own, v_bytes, unit + C::HALF_BYTES);
+        copy_rows(a, a.k, k_bytes, unit);
+        copy_rows(a, a.v, v_bytes, unit + C::HALF_BYTES);
       }
       at.tile++;
       if (at.done()) {

@@ -41,6 +41,13 @@ struct decode_sum {
   }
 };
 
+/* Where a row of the tile goes. */
+struct decode_target {
+  decode_row row;
+  char *o;
+  float *lse;
+};
+
 /* Where a head's results go: to O and LSE, or to the workspace. */
 template <class C>
 struct decode_output {
@@ -92,27 +99,31 @@ struct decode_output {
     return true;
   }
 
-  /* Four elements of a row of the tile, from column c, and with c == 0 its LSE in log2. */
-  __device__ __forceinline__ void write(const decode_args &a, int row, int c, float4 x,
-                                        float lse2) const
+  __device__ __forceinline__ decode_target target(const decode_args &a, int row) const
+  {
+    decode_row r(a, kv_head, row0 + row);
+    if (part >= 0)
+      return {r, (char *)part_o(a, part, row), part_lse(a, part, row)};
+    int64_t lse = a.cu_seqlens_q ? r.head * a.total_q + q_row : ((int64_t)seq * a.hq + r.head) * sq;
+    return {r, (char *)a.o.data + 2 * query_offset(a, a.o, seq, q_row + r.query, r.head),
+            a.lse + lse + r.query};
+  }
+
+  /* Four elements of a row, from column c, and with c == 0 its LSE in log2. */
+  __device__ __forceinline__ void write(const decode_args &a, const decode_target &to, int c,
+                                        float4 x, float lse2) const
   {
     if (part >= 0) {
-      *(float4 *)(part_o(a, part, row) + c) = x;
+      ((float4 *)to.o)[c / 4] = x;
       if (c == 0)
-        *part_lse(a, part, row) = lse2;
+        *to.lse = lse2;
       return;
     }
-    decode_row r(a, kv_head, row0 + row);
-    if (a.prefix && !join_prefix(a, r, c, x, lse2))
+    if (a.prefix && !join_prefix(a, to.row, c, x, lse2))
       return;
-    int64_t at = query_offset(a, a.o, seq, q_row + r.query, r.head);
-    uint2 y = {pack<typename C::elem>(x.x, x.y), pack<typename C::elem>(x.z, x.w)};
-    *(uint2 *)((char *)a.o.data + 2 * (at + c)) = y;
-    if (c == 0) {
-      int64_t lse =
-          a.cu_seqlens_q ? r.head * a.total_q + q_row : ((int64_t)seq * a.hq + r.head) * sq;
-      a.lse[lse + r.query] = lse2 * (float)CUDART_LN2;
-    }
+    ((uint2 *)to.o)[c / 4] = {pack<typename C::elem>(x.x, x.y), pack<typename C::elem>(x.z, x.w)};
+    if (c == 0)
+      *to.lse = lse2 * (float)CUDART_LN2;
   }
 };
 
@@ -170,7 +181,8 @@ __device__ __forceinline__ void decode_add(const decode_args &a, const decode_ou
     sum.y *= inv;
     sum.z *= inv;
     sum.w *= inv;
-    out.write(a, first + r, c, sum, all.y > 0 ? all.x + log2f(all.y) : -CUDART_INF_F);
+    out.write(a, out.target(a, first + r), c, sum,
+              all.y > 0 ? all.x + log2f(all.y) : -CUDART_INF_F);
   }
 }
 
@@ -296,7 +308,7 @@ __device__ __forceinline__ void decode_merge_quad(const decode_args &a, const de
   }
   float lse2 = s.end();
   if (active && threadIdx.x % lanes == 0)
-    out.write(a, row, c, s.x, lse2);
+    out.write(a, out.target(a, row), c, s.x, lse2);
 }
 
 /* This block's share of the merge. */

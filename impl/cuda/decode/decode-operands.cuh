@@ -21,32 +21,40 @@ __device__ __forceinline__ uint32_t transpose(uint32_t x)
   return y;
 }
 
-/* Two e4m3 numbers as a pair of fp16; exact, and NaN stays NaN. */
-__device__ __forceinline__ uint32_t widen(uint16_t x)
+#if __CUDA_ARCH__ < 890
+/* Two e4m3 numbers as a pair of fp16. x: in the upper halves of its halves.
+ *
+ * The exponent is moved to its place and the number multiplied by what the two biases differ by.
+ * `past` takes the code of NaN, and no other, beyond the range; infinity times 0 is NaN. */
+__device__ __forceinline__ uint32_t widen(uint32_t x)
 {
-  uint32_t y;
-#if __CUDA_ARCH__ >= 890
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"(x));
-#else
-  /* The exponent is moved to its place and the number multiplied by what the two biases differ by.
-   * `past` takes the code of NaN, and no other, beyond the range; infinity times 0 is NaN. */
   constexpr uint32_t bias = 0x5c005c00, past = 0x58805880; /* 2^8, 1.125 x 2^7 */
-  uint32_t z = __byte_perm(x, 0, 0x1404);
+  uint32_t y;
   asm("{\n.reg .b32 t;\n"
       "fma.rn.f16x2 %0, %1, %2, %4;\n"
       "fma.rn.f16x2 t, %0, %3, %5;\n"
       "fma.rn.f16x2 %0, t, %5, %0;\n}"
       : "=&r"(y)
-      : "r"(z & 0x80008000 | (z >> 1 & 0x3f803f80)), "r"(bias), "r"(past), "r"(0x80008000), "r"(0));
-#endif
+      : "r"(x & 0x80008000 | (x >> 1 & 0x3f803f80)), "r"(bias), "r"(past), "r"(0x80008000), "r"(0));
   return y;
 }
+#endif
 
-/* Four bytes of a row: the pairs 0, 1 and 2, 3. */
+/* Four e4m3 numbers of a row as pairs of fp16, 0, 1 and 2, 3; exact, and NaN stays NaN. The halves
+ * are named to the assembler, which then takes the upper one as it lies there. */
 __device__ __forceinline__ void widen_row(uint32_t &a, uint32_t &b, uint32_t x)
 {
-  a = widen((uint16_t)x);
-  b = widen((uint16_t)(x >> 16));
+#if __CUDA_ARCH__ >= 890
+  asm("{\n.reg .b16 lo, hi;\n"
+      "mov.b32 {lo, hi}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, lo;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, hi;\n}"
+      : "=&r"(a), "=r"(b)
+      : "r"(x));
+#else
+  a = widen(__byte_perm(x, 0, 0x1404));
+  b = widen(__byte_perm(x, 0, 0x3424));
+#endif
 }
 
 /* Two bytes of each of two rows: the pairs 0, 2 and 1, 3. */

@@ -39,15 +39,13 @@ static const struct decode_kernel *row(int i)
   return NULL;
 }
 
-/* The form that a problem is of, to a variant of these tiles. */
-static enum decode_form form_of(const struct attn_problem *p, enum decode_pass pass,
-                                const struct decode_kernel *k)
+/* The form that a problem is of. */
+static enum decode_form form_of(const struct attn_problem *p, enum decode_pass pass)
 {
-  int64_t keys = k->tile / (k->threads / 32);
   if (pass != DECODE_ALL || p->softcap > 0 || p->alibi)
     return DECODE_ANY;
   if (p->page)
-    return p->page % keys ? DECODE_ANY : DECODE_PAGED;
+    return p->page % DECODE_PIECE ? DECODE_ANY : DECODE_PAGED;
   return p->nruns ? DECODE_ANY : DECODE_EVEN;
 }
 
@@ -56,7 +54,7 @@ static bool fits(const struct decode_kernel *k, const struct attn_problem *p,
 {
   int64_t d = p->d > p->dv ? p->d : p->dv;
   return k->dtype == p->dtype && k->kv == p->kv && k->d >= d && (!k->wide || dev->sm == 90) &&
-         (k->form == DECODE_ANY || k->form == form_of(p, pass, k)) && attn_decode_resident(k, dev);
+         (k->form == DECODE_ANY || k->form == form_of(p, pass)) && attn_decode_resident(k, dev);
 }
 
 /* A variant of any form is out of the question where one of the same tiles knows the problem's. */

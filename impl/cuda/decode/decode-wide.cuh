@@ -306,6 +306,7 @@ __device__ __forceinline__ void decode_finish(const decode_wide_rows<C> &st, con
   for (int half = 0; half < 2; half++) {
     int row = wide_row() + 8 * half;
     bool there = out.row0 + row < out.rows;
+    decode_target to = out.target(a, row);
     float2 all = joint_stats<C>(stats, row);
     float own = wide_weight<C>(stats, team, row, all),
           its = wide_weight<C>(stats, 1 - team, row, all);
@@ -323,7 +324,7 @@ __device__ __forceinline__ void decode_finish(const decode_wide_rows<C> &st, con
       float4 y = odd ? make_float4(c0, c1, x[2], x[3]) : make_float4(x[0], x[1], c0, c1);
       int c = team * (C::D / 2) + i * 16 + odd * 8 + t / 2 * 4;
       if (there && c < a.dv)
-        out.write(a, row, c, y, lse2);
+        out.write(a, to, c, y, lse2);
     }
   }
   __syncthreads();

@@ -14,6 +14,7 @@ extern "C" {
 /* Lengths stay below this, so that row + offset never overflows 32 bits; also "unlimited". */
 #define DECODE_LIMIT (1 << 29)
 #define DECODE_MIN_TILE 64 /* keys of the smallest tile: the grain of the split */
+#define DECODE_PIECE 16    /* keys of a unit that lie in one page, where pages are regular */
 #define DECODE_TOLL 2      /* tiles that the beginning and the end of a head cost a block */
 #define DECODE_GANG 8      /* heads side by side: 2 KB of bf16, as much as DRAM keeps open */
 #define DECODE_QUERIES 16  /* of a sequence: speculative decoding */
@@ -61,7 +62,7 @@ struct decode_args {
 enum decode_form {
   DECODE_ANY,
   DECODE_EVEN,  /* a contiguous cache, equal lengths, neither softcap nor ALiBi, all keys */
-  DECODE_PAGED, /* pages of whole units, neither softcap nor ALiBi, all keys */
+  DECODE_PAGED, /* pages of whole pieces, neither softcap nor ALiBi, all keys */
 };
 
 /* One compiled variant. */
