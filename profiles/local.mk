@@ -7,6 +7,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/baselines/zoo-h200.jsonl \
   profiles/baselines/h200.jsonl \
   profiles/baselines/h200-backward.jsonl \
+  profiles/baselines/h200-deterministic.jsonl \
   profiles/baselines/h200-peers.jsonl \
   profiles/baselines/h200-peers-backward.jsonl \
   profiles/baselines/h200-rope.jsonl \
@@ -14,6 +15,7 @@ nobase_dist_pkgdata_DATA += \
   profiles/baselines/h200-sustained.jsonl \
   profiles/baselines/h200-sustained-backward.jsonl \
   profiles/baselines/h200-training.jsonl \
+  profiles/baselines/h200-training-128k.jsonl \
   profiles/baselines/h200-verify.jsonl \
   profiles/machines/a100-80gb.machine \
   profiles/machines/h100-sxm.machine \

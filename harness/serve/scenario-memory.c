@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "harness/base/path.h"
 #include "harness/serve/serve-parts.h"
 
 static json_t *fragment_json(const struct fragment *f)
@@ -71,7 +72,7 @@ static int measure(struct serve *s, struct setting *x, void *ctx)
                       in->name, t.n);
   show(s, x, in->name, &t, &contiguous, &paged);
   json_t *serve = serve_json(s, x);
-  json_object_set_new(serve, "trace", json_string(in->name));
+  json_object_set_new(serve, "trace", json_string(path_base(in->name)));
   json_object_set_new(serve, "trace_format", json_string(in->trace.format));
   serve_put(serve, "requests", (double)in->trace.n);
   serve_put(serve, "memory_bytes", t.memory_bytes);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "harness/base/path.h"
 #include "harness/record/fields.h"
 #include "harness/record/record.h"
 #include "harness/serve/serve-parts.h"
@@ -85,7 +86,7 @@ void serve_json_outcome(json_t *serve, const struct outcome *out)
 {
   struct quantity ttft = outcome_ttft(out), tpot = outcome_tpot(out);
   double seconds = out->result.seconds;
-  json_object_set_new(serve, "trace", json_string(out->trace_name));
+  json_object_set_new(serve, "trace", json_string(path_base(out->trace_name)));
   json_object_set_new(serve, "trace_format", json_string(out->trace->format));
   json_object_set_new(serve, "prefix_cache", json_boolean(out->prefix));
   put_real(serve, "rate", out->rate);

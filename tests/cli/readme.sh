@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Every number in README and in doc/kernels.md comes from a committed record: their results are rows of
-# the tables that attnbench report makes from the files of profiles/baselines that they name, and
-# README's figure shows that report's data.
+# the tables that attnbench report makes from each file of profiles/baselines that they name, and
+# README's figure shows such a report's data.
 . "$srcdir/tests/tap.sh"
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/attnbench-readme.XXXXXX") || exit 1
@@ -12,19 +12,23 @@ readme=$srcdir/README.md
 for text in "$srcdir/doc/kernels.md" "$readme"; do
   name=$(basename "$text")
   rm -rf "$dir/report"
+  mkdir "$dir/report"
+  failed=0
   # shellcheck disable=SC2046 # names and patterns
-  "$ATTNBENCH" report $(grep -o 'profiles/baselines/[a-z0-9*-]*\.jsonl' "$text" | sort -u | sed "s|^|$srcdir/|") \
-    --out "$dir/report" > "$dir/log" 2>&1
-  is $? 0 "the files that $name names make a report"
-  cat "$dir"/report/tables/*.md > "$dir/rows"
+  for file in $(grep -o 'profiles/baselines/[a-z0-9*-]*\.jsonl' "$text" | sort -u | sed "s|^|$srcdir/|"); do
+    "$ATTNBENCH" report "$file" --out "$dir/report/$(basename "$file" .jsonl)" > "$dir/log" 2>&1 || {
+      failed=$((failed + 1)); sed "s|^|# $file: |" "$dir/log"; }
+  done
+  is "$failed" 0 "the files that $name names make reports"
+  cat "$dir"/report/*/tables/*.md > "$dir/rows"
   sed -n '/<!-- results -->/,/<!-- end of results -->/p' "$text" | grep '^|' > "$dir/shown"
   n=$(wc -l < "$dir/shown")
   ok $((n < 4)) "$name shows $n rows"
   missing=0
   while IFS= read -r row; do
-    grep -qxF -e "$row" "$dir/rows" || { missing=$((missing + 1)); printf '# not in the report: %s\n' "$row"; }
+    grep -qxF -e "$row" "$dir/rows" || { missing=$((missing + 1)); printf '# in no report: %s\n' "$row"; }
   done < "$dir/shown"
-  is "$missing" 0 "each is a row of the report"
+  is "$missing" 0 "each is a row of one"
 done
 
 # Outside of that table: no measured figure, that is none with a unit of speed.
@@ -34,7 +38,7 @@ is "$strays" 0 "no other figure with a unit of speed stands in README"
 
 for dat in "$srcdir"/doc/figures/*.dat; do
   [ -f "$dat" ] || continue
-  ls "$dir"/report/figures/*.svg > /dev/null 2>&1 || continue # no gnuplot, no figures
+  ls "$dir"/report/*/figures/*.svg > /dev/null 2>&1 || continue # no gnuplot, no figures
   fresh=$(find "$dir/report" -name "$(basename "$dat")")
   [ -n "$fresh" ] && cmp -s "$dat" "$fresh"
   ok $? "doc/figures/$(basename "$dat") is what the baselines say"
@@ -43,7 +47,7 @@ done
 # An awk program for each block of the report's figures: line[1 ... n]; sets bad.
 found=0
 blocks() { # PROGRAM
-  for dat in "$dir"/report/figures/*.dat; do
+  for dat in "$dir"/report/*/figures/*.dat; do
     [ -f "$dat" ] || continue
     awk 'BEGIN { RS = "\n\n\n+" } { n = split($0, line, "\n") } '"$1"' END { exit bad }' "$dat" || {
       found=$((found + 1)); echo "# in $dat"; }
@@ -60,9 +64,9 @@ is "$found" 0 "no figure has a block without rows"
 found=0 failed=0 lines=0
 for text in "$srcdir"/profiles/baselines/h200*.jsonl; do
   rm -rf "$dir/report"
-  "$ATTNBENCH" report "$text" --out "$dir/report" > "$dir/log" 2>&1 || {
+  "$ATTNBENCH" report "$text" --out "$dir/report/it" > "$dir/log" 2>&1 || {
     failed=$((failed + 1)); sed "s|^|# $text: |" "$dir/log"; }
-  lines=$((lines + $(cat "$dir"/report/figures/*.dat 2> /dev/null | grep -c '^# tokens value')))
+  lines=$((lines + $(cat "$dir"/report/it/figures/*.dat 2> /dev/null | grep -c '^# tokens value')))
   blocks '$0 ~ /\n# tokens value/ { delete seen
     for (i = 1; i <= n; i++) { split(line[i], word, " ")
       if (word[1] ~ /^[0-9]/ && seen[word[1]]++) { print "# twice: " line[i]; bad = 1 } } }'
