@@ -84,7 +84,7 @@ static void write_lines(const struct dots *d, struct canvas *c)
   for (int i = 0; i < d->n; i++) {
     char words[ATTN_PROBLEM_TEXT], text[LABEL + 4];
     words_of(d, i, d->n == 1, words, sizeof words);
-    snprintf(text, sizeof text, "%.*s%s", LABEL, *words ? words : "as above",
+    snprintf(text, sizeof text, "%.*s%s", LABEL, *words ? words : "(these words alone)",
              strlen(words) > LABEL ? "..." : "");
     fputs(i ? ", " : "", c->gp);
     canvas_quote(c->gp, text);

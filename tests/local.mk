@@ -40,6 +40,7 @@ unit_tests = \
   tests/unit/items \
   tests/unit/lock \
   tests/unit/losses \
+  tests/unit/mask-sides \
   tests/unit/problem \
   tests/unit/problem-count \
   tests/unit/problem-rope \

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/path.h"
 #include "harness/cli/options-table.h"
 #include "impl/echo.h"
 
@@ -37,13 +38,15 @@ static const struct option_row *find(const char *name, size_t n, unsigned option
   return NULL;
 }
 
-/* The options that change a record's numbers, for its repro line. */
+/* The options that change a record's numbers, for its repro line; a trace without its folders. */
 static void remember(struct options *o, const struct option_row *r, const char *value)
 {
   size_t used = strlen(o->repro);
   if (r->repro)
     snprintf(o->repro + used, sizeof o->repro - used, " --%s%s%s", r->name, r->arg ? " " : "",
-             r->arg ? value : "");
+             !r->arg                    ? ""
+             : strcmp(r->name, "trace") ? value
+                                        : path_base(value));
 }
 
 /* The options that another attnbench must be given to measure the same; all of serve's. */

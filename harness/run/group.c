@@ -72,6 +72,17 @@ static const char *choose_variant(struct group_work *w, struct group_case *c)
   return NULL;
 }
 
+/* What others hold while a case finds no room; or "". */
+static void describe_others(const struct group_work *w, char *buf, size_t size)
+{
+  double bytes = 0;
+  for (int i = 0; i < w->g->n; i++)
+    bytes += w->live[i].ready ? w->live[i].c->record.workspace_bytes : 0;
+  *buf = 0;
+  if (bytes > 0)
+    snprintf(buf, size, "; workspaces of others hold %.3f GiB: run it alone", bytes / (1 << 30));
+}
+
 /* Plan and workspace of one case. */
 static int prepare(struct group_work *w, struct live *l)
 {
@@ -93,7 +104,9 @@ static int prepare(struct group_work *w, struct live *l)
   size_t bytes = impl->workspace ? impl->workspace(p, &w->dev->info) : 0;
   int status = arena_alloc(w->arena, "workspace", bytes, &l->workspace);
   if (status) {
-    group_end(l->c, status_of(status), "workspace: %s", w->dev->error);
+    char others[96];
+    describe_others(w, others, sizeof others);
+    group_end(l->c, status_of(status), "workspace: %s%s", w->dev->error, others);
     return ATTN_OK;
   }
   l->plan = (void *)p;

@@ -52,6 +52,12 @@ for c in leaks fair slow; do is "$(status broken/$c "$out")" pass "$c passes bes
 is "$(grep -c '"status":"\(crash\|timeout\|fail\|oom\)".*"median_s"' "$out")" 0 \
   "and what did not pass has no time"
 
+run --impl cpu/naive,broken/asks_too_much --out "$dir/room.jsonl" "$problem"
+case $(reason broken/asks_too_much "$dir/room.jsonl") in
+  *"1048576.000 GiB"*"workspaces of others hold 0.000 GiB: run it alone") ok 0 "no room beside others is said to be that" ;;
+  *) ok 1 "no room beside others: $(reason broken/asks_too_much "$dir/room.jsonl")" ;;
+esac
+
 # One run longer than the timeout, on one core, is no hang: every tile of the machine is progress.
 "$ATTNBENCH" verify --device cpu --cores 1 --rows 1 --timeout 1 --impl cpu/flash --quiet \
   --out "$dir/long.jsonl" 'sq=12k d=128' > "$dir/log" 2>&1

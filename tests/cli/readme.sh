@@ -31,7 +31,7 @@ for text in "$srcdir/doc/kernels.md" "$readme"; do
   is "$missing" 0 "each is a row of one"
 done
 
-# Outside of that table: no measured figure, that is none with a unit of speed.
+# Outside of these tables: no measured figure, that is none with a unit of speed.
 strays=$(sed '/<!-- results -->/,/<!-- end of results -->/d' "$readme" |
   grep -cE '[0-9] ?(TFLOP/s|TFLOPS|GB/s|TB/s|ms|us)\b')
 is "$strays" 0 "no other figure with a unit of speed stands in README"
@@ -39,7 +39,7 @@ is "$strays" 0 "no other figure with a unit of speed stands in README"
 for dat in "$srcdir"/doc/figures/*.dat; do
   [ -f "$dat" ] || continue
   ls "$dir"/report/*/figures/*.svg > /dev/null 2>&1 || continue # no gnuplot, no figures
-  fresh=$(find "$dir/report" -name "$(basename "$dat")")
+  fresh=$(find "$dir/report/h200" -name "$(basename "$dat")")
   [ -n "$fresh" ] && cmp -s "$dat" "$fresh"
   ok $? "doc/figures/$(basename "$dat") is what the baselines say"
 done

@@ -107,6 +107,7 @@ for words in "prefill --lengths 64,128 --repeat 2 --shares 30,90" "heads --lengt
 done
 is "$(grep -o '"trace":"[^"]*"' "$tmp/records" | sort | uniq -c | tr -s ' \n' ' ')" \
   ' 1 "trace":"azure.csv" 2 "trace":"mooncake.jsonl" ' "records name a trace without its folders"
+is "$(grep -c -- "--trace $traces" "$tmp/records")" 0 "nor do the commands that repeat them"
 "$ATTNBENCH" report "$tmp/records" --out "$tmp/report" > /dev/null
 is $? 0 "a report of nothing but serving records"
 has "$(cat "$tmp/report/tables/serving.md")" "mooncake" "its table has the trace"

@@ -22,7 +22,7 @@ __device__ __forceinline__ uint32_t transpose(uint32_t x)
 }
 
 #if __CUDA_ARCH__ < 890
-/* Two e4m3 numbers as a pair of fp16. x: in the upper halves of its halves.
+/* Two e4m3 numbers as a pair of fp16. x: in the upper bytes of its halves.
  *
  * The exponent is moved to its place and the number multiplied by what the two biases differ by.
  * `past` takes the code of NaN, and no other, beyond the range; infinity times 0 is NaN. */

@@ -146,11 +146,12 @@
  * With each lane waiting for itself several warps hung at d = 128 on 8192 queries: sm90_warp_wait.
  * TMA alone takes 322 cycles and 50 an instruction of one warp for a tile of 32 KB; with all SMs at
  * it, L2 gives one in 900 at best, which boxes of 8 rows reach with four warps, of 16 with two.
- * Why pages cost 3 to 5 %: not for want of keys.  Consumers run the same instructions, and wait less
- * for K and V than contiguous ones; but feeders issue, too (in pages of 16 23 % of all instructions),
- * and take turns at the schedulers from the softmax that a step waits for.  With the contiguous
- * producer, one thread, in the paged kernel 2.5 % are lost, without look-ups as much as with them;
- * 192x80 loses 6 % to the number of its boxes alone.  Against 128x128, 8192 on 8192:
+ * Why pages cost 3 to 5 %: not for want of keys.  Consumers run the same instructions, and wait
+ * less for K and V than contiguous ones; but feeders issue, too (in pages of 16 23 % of all
+ * instructions), and take turns at the schedulers from the softmax that a step waits for.  With the
+ * contiguous producer, one thread, in the paged kernel 2.5 % are lost, without look-ups as much as
+ * with them; 192x80 loses 6 % to the number of its boxes alone.  Fewer feeders than the four that
+ * ship, against 128x128 contiguous, 8192 on 8192:
  *                                                          16         64        128
  *   a warp, operands in uniform registers (redux, elect)   .35        .77        .88
  *   a warp's first lane, pages by shuffle                  .39        .81        .90
