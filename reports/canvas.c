@@ -135,6 +135,16 @@ void canvas_style(FILE *out, int style)
           s->point);
 }
 
+/* gnuplot draws the cap of an end that is NaN at the axis: rows without an interval are points. */
+void canvas_dots(struct canvas *c, const char *before, int block, const char *color, int point,
+                 const char *name)
+{
+  fprintf(c->gp,
+          "%s '%s.dat' index %d using ($2>0?$1:NaN):4:2:3 with xerrorbars lw 1.2 lc rgb '%s' pt %d "
+          "ps 1 title '%s', \\\n '' index %d using 1:4 with points lc rgb '%s' pt %d ps 1 notitle",
+          before, c->stem, block, color, point, name, block, color, point);
+}
+
 /* ---- legend --------------------------------------------------------------------------------- */
 
 #define SAMPLE 38     /* pixels of line before each name */

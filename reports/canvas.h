@@ -62,6 +62,10 @@ int canvas_legend_height(const struct report *r, const bool *used, const struct 
                          int n, int width);
 /* "with linespoints ..." of an algorithm. */
 void canvas_style(FILE *out, int style);
+/* Draws a block of "value lo hi line" as dots, with error bars where there are intervals, behind
+ * "plot" or a comma; name is for the key, or "". */
+void canvas_dots(struct canvas *c, const char *before, int block, const char *color, int point,
+                 const char *name);
 /* Ends the script, runs gnuplot, and notes in *f what came out. -1 and a line in err if the files
  * cannot be written; a plot that fails is a note in the summary. */
 int canvas_close(struct canvas *c, struct report *r, struct report_figure *f, char *err,

@@ -158,10 +158,7 @@ static int draw_list(const struct dots *d, const char *part, char *err, size_t e
     if (!d->used[s])
       continue;
     write_block(d, &c, s);
-    fprintf(c.gp,
-            ", \\\n '%s.dat' index %d using 1:4:2:3 with xerrorbars lw 1.2 lc rgb '%s' pt %d ps "
-            "0.9 notitle",
-            c.stem, c.blocks - 1, style_at(s)->color, style_at(s)->point);
+    canvas_dots(&c, ", \\\n", c.blocks - 1, style_at(s)->color, style_at(s)->point, "");
   }
   fputc('\n', c.gp);
   canvas_legend(&c, r, d->used, NULL, 0, bottom + FOOT - LEGEND_ROW - 8);

@@ -260,7 +260,8 @@ static void write_curve(const struct length_figure *lf, struct canvas *c,
             c->stem, block, s->color, s->open);
   if (has_interval(lf, panel, style))
     fprintf(c->gp,
-            ", \\\n '%s.dat' index %d using 1:2:3:4 with yerrorbars lw 1 lc rgb '%s' pt 0 notitle",
+            ", \\\n '%s.dat' index %d using 1:($3>0?$2:NaN):3:4 with yerrorbars lw 1 lc rgb '%s' "
+            "pt 0 notitle",
             c->stem, block, s->color);
   fprintf(c->gp, ", \\\n '%s.dat' index %d using 1:2 ", c->stem, block);
   canvas_style(c->gp, style);

@@ -31,11 +31,27 @@ fi
 
 "$ATTNBENCH" run --quick --no-counters --impl cpu/flash --out "$tmp/single.jsonl" \
   'op=append dtype=fp32 b=1 sq=8 sk=64 d=16' 'op=append dtype=fp32 b=1 sq=8 sk=64 d=16 page=16' \
-  > /dev/null 2>&1
+  'op=fwd dtype=fp32 b=1 hq=1 sq=16,32 d=16' > /dev/null 2>&1
 "$ATTNBENCH" report "$tmp/single.jsonl" --out "$tmp/single" > /dev/null 2>&1
 is "$?: $(grep -c '^set ytics' "$tmp/single/figures/single.gp")" "0: 1" "problems without a curve are dots"
 is "$(sed -n '/^set ytics/p' "$tmp/single/figures/single.gp" | grep -c "(''\|, ''")" 0 \
   "each with a label, that which has all its words in common with the others, too"
+
+"$ATTNBENCH" report "$srcdir/profiles/baselines/h200-deterministic.jsonl" --out "$tmp/points" > /dev/null 2>&1
+is $? 0 "rows without an interval make a report"
+if command -v gnuplot > /dev/null; then
+  svg=$tmp/points/figures/single.svg
+  is "$(grep -c 'rgb( *0, *114, *178)' "$svg" | awk '{ print ($1 > 0) }') $(grep -c "rgb( *0, *114, *178).*d='M520\." "$svg")" \
+    "1 0" "they are dots, and no error bar stands at the axis"
+  grep -q "rgb( *0, *114, *178).*d='M" "$tmp/single/figures/single.svg"
+  ok $? "rows with one have it"
+  # An error bar is three strokes.
+  strokes() { awk '/rgb\( *0, *114, *178\)/ { on = 1 } on { n += gsub(/M[0-9]/, "") } /\/>/ { on = 0 } END { print n }' "$@"; }
+  sed '/op=fwd.*sk=32/s/"ci_lo_s":[^,]*,"ci_hi_s":[^,]*/"ci_lo_s":null,"ci_hi_s":null/' "$tmp/single.jsonl" > "$tmp/some.jsonl"
+  "$ATTNBENCH" report "$tmp/some.jsonl" --out "$tmp/some" > /dev/null 2>&1
+  is $(($(strokes "$tmp/single/figures/throughput-fwd.svg") - $(strokes "$tmp/some/figures/throughput-fwd.svg"))) 3 \
+    "a point of a curve without one has none"
+fi
 
 printf '{"schema":1,"prob' >> "$tmp/results.jsonl"
 said=$("$ATTNBENCH" report "$tmp/results.jsonl" --out "$tmp/report" 2>&1)
