@@ -15,6 +15,7 @@
 #define LINE 40
 #define HEAD 84
 #define FOOT 60
+#define LABEL 46 /* characters that fit left of the bars of memory */
 
 static int count_of(const struct report *r, const char *scenario)
 {
@@ -45,7 +46,7 @@ static struct table *memory_values(const struct report *r)
                                                 {"Largest batch", "largest_batch", 'r'}};
   struct table *t = table_new("serve-memory", "KV memory", "", columns, 9);
   const struct report_serving *s;
-  char name[256], trace[128];
+  char name[256];
   for (int i = 0; t && (s = serving_nth(r, "memory", i / 2)); i++) {
     const char *kind = i % 2 ? "paged_memory" : "contiguous_memory";
     double share = serving_inner(s->serve, kind, "wasted_share");
@@ -54,10 +55,9 @@ static struct table *memory_values(const struct report *r)
                        serving_inner(s->serve, kind, "used_bytes"),
                        serving_inner(s->serve, kind, "wasted_bytes"),
                        serving_number(s->serve, "memory_bytes")};
-    serving_trace(s, trace, sizeof trace);
     snprintf(name, sizeof name, "%s", s->model);
     table_row(t);
-    table_text(t, 0, trace);
+    table_text(t, 0, serving_trace(s, SERVING_TRACE).s);
     table_text(t, 1, name);
     table_text(t, 2, i % 2 ? "paged" : "contiguous");
     for (int k = 0; k < 3; k++)
@@ -77,13 +77,13 @@ static void memory_blocks(struct canvas *c, const struct report *r, int n)
     const struct report_serving *s = serving_nth(r, "memory", i / 2);
     const char *kind = i % 2 ? "paged_memory" : "contiguous_memory";
     double wasted = 100 * serving_inner(s->serve, kind, "wasted_share");
-    char text[400], trace[128], where[64], label[300];
+    char text[640], where[64], label[300];
     fprintf(c->dat, "%d ", i);
     canvas_number(c, 100 - wasted);
     canvas_number(c, wasted);
     fputc('\n', c->dat);
-    serving_trace(s, trace, sizeof trace);
-    snprintf(text, sizeof text, "%s, %s", trace, i % 2 ? "paged" : "contiguous");
+    snprintf(text, sizeof text, "%s, %s", serving_trace(s, LABEL - (int)strlen(", contiguous")).s,
+             i % 2 ? "paged" : "contiguous");
     put_tic(c, text, s->model, i);
     snprintf(where, sizeof where, "first 101, first %d", i);
     snprintf(label, sizeof label, "%s %% wasted, %s sequences in %s", format_number(wasted, 3).s,
@@ -102,7 +102,7 @@ int draw_serving_memory(struct report *r, char *err, size_t errlen)
     return 0;
   if (serving_open(&c, r, "serve-memory", title, "", 1000, bottom + FOOT, err, errlen))
     return -1;
-  canvas_area(&c, 340, HEAD, 720, bottom);
+  canvas_area(&c, 340, HEAD, 660, bottom);
   fprintf(c.gp,
           "set xrange [0:100]\nset yrange [%d.5:-0.5]\nset xtics auto\nset ytics ()\nset xlabel "
           "'%% of what is "
@@ -125,7 +125,7 @@ int draw_serving_memory(struct report *r, char *err, size_t errlen)
 /* ---- heads ---------------------------------------------------------------------------------- */
 
 static const struct heads_panel {
-  const char *ylabel, *name;
+  const char *title, *name; /* above the panel: left of it tick labels take what they need */
   double scale;
   bool quantity;
 } heads_panels[] = {{"KV bytes a token", "kv_token_bytes", 1, false},
@@ -148,7 +148,7 @@ static void heads_panel(struct canvas *c, const struct report *r, const struct h
   const struct report_serving *s;
   int left = 100 + 235 * at, n = 0, turn = longest_model(r) > 14 ? 70 : 30;
   canvas_area(c, left, HEAD, left + 150, 380);
-  canvas_block(c, p->ylabel, "bar value lo hi");
+  canvas_block(c, p->title, "bar value lo hi");
   fprintf(c->gp, "unset xtics\nset xtics nomirror rotate by -%d (", turn);
   for (; (s = serving_nth(r, "heads", n)); n++) {
     const json_t *v = s->serve;
@@ -167,7 +167,7 @@ static void heads_panel(struct canvas *c, const struct report *r, const struct h
       ")\nset ytics auto\nset format y '%%g'\nset xrange [-0.6:%d.6]\nset yrange [0:*]\nset style "
       "fill solid 0.9 border -1\nset boxwidth 0.6\n",
       n - 1);
-  canvas_ylabel(c, p->ylabel, left + 8, HEAD, 380);
+  canvas_label(c, p->title, "graph 0.5, graph 1", "center offset 0,1.2");
   fprintf(c->gp,
           "plot '%s.dat' index %d using 1:2 with boxes lc rgb '%s' notitle, \\\n '' index %d using "
           "1:3:(0):($4-$3) with vectors nohead lw 1.5 lc rgb 'black' notitle\n",

@@ -16,6 +16,7 @@
 #define LINE 40
 #define HEAD 84
 #define FOOT 60
+#define LABEL 60 /* characters that fit on the left */
 
 static bool cached(const struct report_serving *s)
 {
@@ -63,12 +64,13 @@ static int write_lines(struct canvas *c, const struct report *r)
     fprintf(c->gp, "%s'' %d", n ? ", " : "", n);
   fputs(")\n", c->gp);
   for (int i = 0; (s = serving_nth(r, "replay", i)); i++) {
-    char name[256], trace[120], text[400];
+    char name[256], of[32], cache[32], text[640];
     serving_name(s, name, sizeof name);
-    serving_trace(s, trace, sizeof trace);
-    snprintf(text, sizeof text, "%lld of %s, cache %s%s",
-             (long long)json_integer_value(json_object_get(s->serve, "requests")), trace,
-             cached(s) ? "on" : "off", serving_interrupted(s->serve) ? ", interrupted" : "");
+    int used = snprintf(of, sizeof of, "%lld of ",
+                        (long long)json_integer_value(json_object_get(s->serve, "requests")));
+    used += snprintf(cache, sizeof cache, ", cache %s%s", cached(s) ? "on" : "off",
+                     serving_interrupted(s->serve) ? ", interrupted" : "");
+    snprintf(text, sizeof text, "%s%s%s", of, serving_trace(s, LABEL - used).s, cache);
     serving_lines(c, text, name, i);
   }
   return n;
@@ -89,12 +91,7 @@ static void plot(struct canvas *c, const struct report *r)
     if (!any(r, k->with))
       continue;
     int block = write_block(c, r, k);
-    const char *color = style_at(k->style)->color;
-    fprintf(c->gp,
-            "%s '%s.dat' index %d using ($2>0?$1:NaN):4:2:3 with xerrorbars lw 1.2 lc rgb '%s' pt "
-            "%d ps 1 title '%s', \\\n '' index %d using 1:4 with points lc rgb '%s' pt %d ps 1 "
-            "notitle",
-            begin, c->stem, block, color, k->point, k->name, block, color, k->point);
+    canvas_dots(c, begin, block, style_at(k->style)->color, k->point, k->name);
     begin = ", \\\n";
   }
   fputc('\n', c->gp);

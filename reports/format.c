@@ -128,6 +128,15 @@ struct text format_percent(double part)
   return t;
 }
 
+size_t format_characters(const char *s, int n)
+{
+  size_t bytes = 0;
+  for (; s[bytes]; bytes++)
+    if ((s[bytes] & 0xC0) != 0x80 && n-- <= 0)
+      break;
+  return bytes;
+}
+
 /* ---- escapes -------------------------------------------------------------------------------- */
 
 struct replacement {

@@ -23,6 +23,9 @@ struct text format_binary(double b);             /* 1.5 GiB: powers of two */
 struct text format_tokens(double n);             /* 512, 16k */
 struct text format_percent(double part);         /* 12.3 % */
 
+/* Bytes of the first n characters of UTF-8 text. */
+size_t format_characters(const char *s, int n);
+
 enum escape { ESCAPE_HTML, ESCAPE_MARKDOWN, ESCAPE_LATEX, ESCAPE_CSV };
 void write_escaped(FILE *out, enum escape e, const char *s);
 

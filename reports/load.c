@@ -261,6 +261,7 @@ int report_load(struct report *r, const char *const *files, int nfiles, char *er
     snprintf(err, errlen, "report: out of memory");
     return -1;
   }
+  r->summary.superseded += serving_superseded(r);
   return 0;
 }
 

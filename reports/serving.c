@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "harness/base/path.h"
+#include "reports/format.h"
 #include "reports/serving.h"
 
 double serving_number(const json_t *o, const char *name)
@@ -41,7 +42,9 @@ static bool same(const json_t *a, const json_t *b)
     if (!x != !y || (x && !json_equal(x, y)))
       return false;
   }
-  return true;
+  /* Other tokens are another trace, though its name and number of rows are the same. */
+  double used = serving_inner(a, "contiguous_memory", "used_bytes");
+  return isnan(used) || used == serving_inner(b, "contiguous_memory", "used_bytes");
 }
 
 static const char *device_of(const json_t *record)
@@ -98,6 +101,14 @@ int serving_add(struct report *r, json_t *record)
   return 0;
 }
 
+int serving_superseded(const struct report *r)
+{
+  int n = 0;
+  for (int i = 0; i < r->nserving; i++)
+    n += r->serving[i].superseded;
+  return n;
+}
+
 void serving_free(struct report *r)
 {
   for (int i = 0; i < r->nserving; i++)
@@ -124,16 +135,21 @@ void serving_name(const struct report_serving *s, char *buf, size_t len)
            json_is_true(json_object_get(s->serve, "contiguous")) ? ", contiguous" : "");
 }
 
-void serving_trace(const struct report_serving *s, char *buf, size_t len)
+struct trace_name serving_trace(const struct report_serving *s, int most)
 {
+  struct trace_name t;
+  char speed[32] = "";
   double rate = serving_number(s->serve, "rate");
-  snprintf(buf, len, "%s", path_base(serving_text(s->serve, "trace")));
-  char *dot = strrchr(buf, '.');
-  if (dot && dot != buf)
-    *dot = '\0';
-  size_t n = strlen(buf);
   if (!isnan(rate) && rate != 1)
-    snprintf(buf + n, len - n, " x%g", rate);
+    snprintf(speed, sizeof speed, " x%g", rate);
+  const char *file = path_base(serving_text(s->serve, "trace")), *dot = strrchr(file, '.');
+  size_t len = dot && dot != file ? (size_t)(dot - file) : strlen(file);
+  most -= (int)strlen(speed);
+  bool fits = format_characters(file, most) >= len;
+  if (!fits)
+    len = format_characters(file, most - 3);
+  snprintf(t.s, sizeof t.s, "%.*s%s%s", (int)len, file, fits ? "" : "...", speed);
+  return t;
 }
 
 void serving_lines(struct canvas *c, const char *what, const char *on, int at)

@@ -19,6 +19,8 @@ struct report_serving {
 /* Takes a record that has a serve object; a later one of the same measurement wins, unless it was
  * interrupted and the earlier one was not. -1: no memory. */
 int serving_add(struct report *r, json_t *record);
+/* How many have a later one. */
+int serving_superseded(const struct report *r);
 void serving_free(struct report *r);
 /* All figures of serving records. -1 and a line in err. */
 int serving_figures(struct report *r, char *err, size_t errlen);
@@ -34,8 +36,13 @@ const struct report_serving *serving_nth(const struct report *r, const char *sce
 /* "llama3-8b, 32 layers, cpu/flash" */
 void serving_name(const struct report_serving *s, char *buf, size_t len);
 bool serving_interrupted(const json_t *serve);
-/* The trace's file name without folder and extension; "azure x10" at another rate than its own. */
-void serving_trace(const struct report_serving *s, char *buf, size_t len);
+/* The trace's file name without folder and extension; "azure x10" at another rate than its own. In
+ * at most `most` characters: of a longer name the first ones and "...". */
+#define SERVING_TRACE 100 /* in a table */
+struct trace_name {
+  char s[512];
+};
+struct trace_name serving_trace(const struct report_serving *s, int most);
 /* Two lines beside the axis at line `at`: what was measured, and on what. */
 void serving_lines(struct canvas *c, const char *what, const char *on, int at);
 int serving_open(struct canvas *c, const struct report *r, const char *stem, const char *title,

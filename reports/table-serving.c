@@ -49,16 +49,15 @@ static void add_row(struct table *t, const struct report_serving *s)
 {
   const json_t *v = s->serve;
   bool on = json_is_true(json_object_get(v, "prefix_cache"));
-  char name[256], trace[120], count[160];
+  char name[256], count[160];
   serving_name(s, name, sizeof name);
-  serving_trace(s, trace, sizeof trace);
   double share = serving_number(v, "cached_tokens") / serving_number(v, "prompt_tokens");
   double rate = serving_number(v, "tokens_per_s"), done = serving_number(v, "completed");
   double differs = serving_number(v, "recount_differs");
   double counts[3] = {serving_number(v, "reusable_tokens"), serving_number(v, "evictions"),
                       serving_number(v, "preemptions")};
   table_row(t);
-  table_text(t, 0, trace);
+  table_text(t, 0, serving_trace(s, SERVING_TRACE).s);
   table_text(t, 1, name);
   table_text(t, 2, on ? "on" : "off");
   snprintf(count, sizeof count, "%s%s%s", format_exact(done).s,

@@ -119,6 +119,41 @@ if [ -n "$(command -v gnuplot)" ]; then
   is "$(grep -c yerrorlines "$tmp/report/figures/serve-prefill.gp")" 0 "two repeats make no interval, and none is drawn"
 fi
 
+is "$(grep "'KV bytes a token' at" "$tmp/report/figures/serve-heads.gp" | grep -vc rotate)" 1 \
+  "what a panel shows stands above it, not where tick labels are"
+
+# Names of traces of any length: UTF-8 all the same, and inside the figure at 7 pixels a character.
+outside() {
+  sed 's/é/e/g' "$1" | awk '/^set lmargin/ { left = 1000 * $NF } /^set rmargin/ { right = 1000 * $NF }
+    /^set label/ { split($0, part, "\047"); room = 1000; seen++
+      if (/ at graph -0.03,/) room = left - 0.03 * (right - left)
+      if (/ at first 101,/) room = 1000 - right - 0.01 * (right - left)
+      if (7 * length(part[2]) > room) { n++; print "# " part[2] > "/dev/stderr" } }
+    END { print seen ? n + 0 : "no label" }'
+}
+long=$(printf '%0120d' 0 | sed 's/0/é/g')
+sed "s/\"trace\":\"[a-z]*\./\"trace\":\"$long./; s/\"rate\":[0-9][0-9.]*/\"rate\":12.5/
+  s/\"memory_bytes\":[0-9]*,\"max_length\"/\"memory_bytes\":1098437885952,\"max_length\"/" "$tmp/records" > "$tmp/named"
+"$ATTNBENCH" report "$tmp/named" --out "$tmp/long" > /dev/null
+is $? 0 "a report of a trace with a long name"
+cat "$tmp"/long/index.html "$tmp"/long/tables/* "$tmp"/long/figures/*.gp | iconv -f UTF-8 -t UTF-8 > /dev/null 2>&1
+is $? 0 "is UTF-8"
+has "$(cat "$tmp/long/tables/serving.md")" "é... x12.5 |" "the name is cut, the rate is not"
+is "$(grep -c 'in 1023 GiB' "$tmp/long/figures/serve-memory.gp")" 2 "the memory is there"
+for name in memory replay; do
+  is "$(outside "$tmp/long/figures/serve-$name.gp")" 0 "serve-$name: all labels are inside"
+done
+
+# Traces that share a name and a number of rows are two measurements.
+grep '"scenario":"memory"' "$tmp/records" > "$tmp/one"
+sed 's/"used_bytes":/"used_bytes":1/' "$tmp/one" > "$tmp/another"
+"$ATTNBENCH" report "$tmp/one" "$tmp/another" --out "$tmp/both" > /dev/null
+is "$(grep -c '^[0-9]' "$tmp/both/figures/serve-memory.dat"): $(grep -c 'replaced by a later' "$tmp/both/index.html")" "4: 0" \
+  "other tokens under the same name are another trace"
+"$ATTNBENCH" report "$tmp/one" "$tmp/one" --out "$tmp/both" > /dev/null
+is "$(grep -c '^[0-9]' "$tmp/both/figures/serve-memory.dat"): $(grep -c '1 replaced by a later' "$tmp/both/index.html")" "2: 1" \
+  "the same again replaces the first, and the page says so"
+
 # Curves go by length, whatever was measured first, and each finds its rows beside another's shares.
 "$ATTNBENCH" serve prefill --lengths 128,32,64 --repeat 1 --shares 30 --layers 1 --quiet --out "$tmp/curves" > /dev/null
 "$ATTNBENCH" serve prefill --lengths 64 --repeat 1 --shares 60 --layers 1 --impl cpu/naive --quiet --out "$tmp/curves" > /dev/null
