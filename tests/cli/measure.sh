@@ -50,6 +50,33 @@ BUDGET=0 measure "$dir/none" traffic decode
 is "$(grep -c 'no time left' "$dir/out")" 2 "without time none is begun"
 : > "$dir/log"
 (cd "$dir" && LOG=$dir/log sh "$tool" "$dir/none" memory replay) > "$dir/out" 2>&1
-said=$(grep -l '^skipped: ' "$dir/none/memory.txt" "$dir/none/replay.txt" | wc -l)
+said=$(grep -l '^skip - ' "$dir/none/memory.txt" "$dir/none/replay.txt" | wc -l)
 is "$(grep -c . "$dir/log"): $said" "0: 2" "without traces their steps say so"
+
+# refused WORD ARGUMENTS...: one line with the word, exit 2, no step
+refused() {
+  word=$1
+  shift
+  : > "$dir/log"
+  measure "$@"
+  is "$?: $(wc -l < "$dir/out"): $(grep -c -e "$word" "$dir/out"): $(wc -c < "$dir/log")" "2: 1: 1: 0" \
+    "refused in a line that says $word: $*"
+}
+refused "no such step" "$dir/none" pony
+: > "$dir/file"
+refused "not a folder" "$dir/file" traffic
+BUDGET=abc refused "BUDGET=abc" "$dir/none" traffic
+measure --help
+is "$?: $(grep -c 'OUT \[STEP' "$dir/out"): $(ls -d -- --help 2> /dev/null)" "2: 1: " "an option is no folder"
+
+# Told to stop, with all that it runs: the step at work ends, no other begins, and the table is printed.
+printf '#!/bin/sh\ntrap "exit 130" TERM\n[ "$1" = list ] && exit\necho run >> "$LOG"\nwhile :; do sleep 0.1; done\n' \
+  > "$dir/attnbench"
+: > "$dir/log"
+(cd "$dir" && LOG=$dir/log exec setsid sh "$tool" "$dir/stop" traffic decode) > "$dir/out" 2>&1 &
+group=$!
+while [ ! -s "$dir/log" ]; do sleep 0.1; done
+kill -s TERM -- "-$group"
+wait $group
+is "$?: $(wc -l < "$dir/log"): $(grep -c '^traffic\|^decode' "$dir/out")" "130: 1: 1" "an end is taken: the table is of what was begun"
 done_testing
