@@ -68,9 +68,15 @@ static int host_open(struct device *dev, const struct device_options *o)
   return ATTN_OK;
 }
 
+static size_t room_left(void)
+{
+  size_t memory = host_memory_available(), addresses = host_address_room();
+  return memory < addresses ? memory : addresses;
+}
+
 static int host_available(struct device *dev, size_t *bytes)
 {
-  *bytes = host_memory_available();
+  *bytes = room_left();
   return ATTN_OK;
 }
 
@@ -97,14 +103,15 @@ static int host_alloc(struct device *dev, size_t bytes, void **p)
 {
   struct host *h = dev->self;
   if (bytes >= h->room / 64)
-    h->room = host_memory_available();
+    h->room = room_left();
   *p = bytes < h->room ? fenced_alloc(bytes) : NULL;
   if (*p) {
     h->room -= bytes;
     return ATTN_OK;
   }
-  snprintf(dev->error, sizeof dev->error, "%.3f GiB of host memory asked for, %.3f GiB available",
-           (double)bytes / 0x1p30, (double)h->room / 0x1p30);
+  snprintf(dev->error, sizeof dev->error, "%.3f GiB of host memory asked for, %.3f GiB available%s",
+           (double)bytes / 0x1p30, (double)h->room / 0x1p30,
+           host_address_room() > h->room ? "" : " by the limit of this process: raise ulimit -v");
   return ATTN_ENOMEM;
 }
 

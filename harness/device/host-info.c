@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Copies what follows "key<blanks>:" in a file of such lines; 0 if found. */
@@ -109,6 +110,15 @@ size_t host_memory_available(void)
   used -= cache < used ? cache : used;
   size_t room = limit > used ? limit - used : 0;
   return room < available ? room : available;
+}
+
+size_t host_address_room(void)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+    return SIZE_MAX;
+  size_t used = number("/proc/self/statm", 0) * (size_t)sysconf(_SC_PAGESIZE);
+  return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
 size_t host_llc_bytes(void)

@@ -15,6 +15,8 @@ int host_cores(void);
 size_t host_memory_total(void);
 /* Memory that can be had without swapping, within the control group. */
 size_t host_memory_available(void);
+/* Address space that this process may still take (ulimit -v); SIZE_MAX: as much as it wants. */
+size_t host_address_room(void);
 /* Last-level cache; 32 MiB where the system does not say. */
 size_t host_llc_bytes(void);
 

@@ -13,6 +13,7 @@
 #include "harness/explain/text.h"
 #include "harness/record/fields.h"
 #include "harness/tune/advice.h"
+#include "impl/echo.h"
 
 /* ---- without a run --------------------------------------------------------------------------- */
 
@@ -27,17 +28,26 @@ static struct attn_device device_of(const struct machine_limits *m)
   return dev;
 }
 
-static void choose(struct explained *x, const struct attn_impl *impl, const struct attn_device *dev)
+/* want: the variant that it must be, or NULL. True if it has that. */
+static bool choose(struct explained *x, const struct attn_impl *impl, const struct attn_device *dev,
+                   const char *want)
 {
   struct record *r = &x->run[x->chosen];
   record_init(r);
   if (attn_unsupported(impl, &x->problem, dev))
-    return;
+    return false;
   r->status = STATUS_SKIP;
   r->variant_by = advice_variant(impl, &x->problem, dev, &r->variant);
   advice_name(dev, r->variant_table, sizeof r->variant_table);
   snprintf(r->impl, sizeof r->impl, "%s", impl->name);
-  x->chosen += r->variant_by != NULL;
+  if (!r->variant_by)
+    return false;
+  x->chosen++;
+  if (!want || !strcmp(r->variant_by, "forced"))
+    return true;
+  r->variant_by = NULL;
+  snprintf(r->reason, sizeof r->reason, "--variant %.64s: %s", want, ADVICE_NO_VARIANT);
+  return false;
 }
 
 int explain_choose(struct explained *x, const struct machine_limits *m, const struct run_options *o,
@@ -46,6 +56,7 @@ int explain_choose(struct explained *x, const struct machine_limits *m, const st
   const struct attn_impl *impl[GROUP_CASES];
   static struct advice advice;
   struct attn_device dev = device_of(m);
+  bool found = !o->variant;
   int n = catalog_select(CATALOG_ANY_DEVICE, o->impls, impl, GROUP_CASES, err, errlen);
   x->chosen = 0;
   if (n < 0 || advice_read(&advice, o->choices, err, errlen))
@@ -56,9 +67,14 @@ int explain_choose(struct explained *x, const struct machine_limits *m, const st
     advice_apply(&advice, &dev);
   for (int i = 0; i < n; i++)
     if (impl[i]->device == m->kind)
-      choose(x, impl[i], &dev);
+      found |= choose(x, impl[i], &dev, o->variant);
   advice_free(&advice);
-  return 0;
+  if (!found)
+    snprintf(err, errlen,
+             "--variant %s: no implementation here has such a variant for this "
+             "problem; attnbench list --variants",
+             ATTN_ECHOS(o->variant));
+  return found ? 0 : -1;
 }
 
 /* ---- as text --------------------------------------------------------------------------------- */
@@ -79,8 +95,11 @@ void explain_print_variant(const struct attn_problem *p, const struct record *r,
                            const struct bound *b, FILE *out)
 {
   const struct attn_variant *v = &r->variant;
-  if (!r->variant_by)
+  if (!r->variant_by) {
+    if (r->status == STATUS_SKIP)
+      fprintf(out, "  variant   %s\n", r->reason);
     return;
+  }
   struct tiling t = explain_tiling(p, v);
   fprintf(out, "  variant   %s, tile %d x %d", v->name, v->rows, v->keys);
   if (v->stages)

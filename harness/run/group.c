@@ -65,22 +65,23 @@ static const char *choose_variant(struct group_work *w, struct group_case *c)
   struct record *r = &c->record;
   const char *by = advice_variant(c->impl, &w->g->problem, &w->dev->info, &r->variant);
   if (c->variant[0] && (!by || strcmp(by, "forced")))
-    return "it has no such variant for this problem; attnbench list --variants";
+    return ADVICE_NO_VARIANT;
   r->variant_by = by;
   if (by && strcmp(by, "forced"))
     advice_name(&w->info, r->variant_table, sizeof r->variant_table);
   return NULL;
 }
 
-/* What others hold while a case finds no room; or "". */
-static void describe_others(const struct group_work *w, char *buf, size_t size)
+/* Adds to the reason that others hold what a case lacks, where it would fit without them. */
+static void blame_others(const struct group_work *w, struct record *r, size_t wanted)
 {
-  double bytes = 0;
+  double held = 0;
+  size_t free, used = strlen(r->reason);
   for (int i = 0; i < w->g->n; i++)
-    bytes += w->live[i].ready ? w->live[i].c->record.workspace_bytes : 0;
-  *buf = 0;
-  if (bytes > 0)
-    snprintf(buf, size, "; workspaces of others hold %.3f GiB: run it alone", bytes / (1 << 30));
+    held += w->live[i].ready ? w->live[i].c->record.workspace_bytes : 0;
+  if (held > 0 && !w->dev->ops->available(w->dev, &free) && (double)wanted < (double)free + held)
+    snprintf(r->reason + used, sizeof r->reason - used,
+             "; workspaces of others hold %.3f GiB: run it alone", held / (1 << 30));
 }
 
 /* Plan and workspace of one case. */
@@ -104,9 +105,9 @@ static int prepare(struct group_work *w, struct live *l)
   size_t bytes = impl->workspace ? impl->workspace(p, &w->dev->info) : 0;
   int status = arena_alloc(w->arena, "workspace", bytes, &l->workspace);
   if (status) {
-    char others[96];
-    describe_others(w, others, sizeof others);
-    group_end(l->c, status_of(status), "workspace: %s%s", w->dev->error, others);
+    group_end(l->c, status_of(status), "workspace: %s", w->dev->error);
+    if (status == ATTN_ENOMEM)
+      blame_others(w, r, bytes);
     return ATTN_OK;
   }
   l->plan = (void *)p;

@@ -26,6 +26,8 @@ void advice_free(struct advice *a);
 void advice_apply(const struct advice *a, struct attn_device *dev);
 /* The device wants this variant of everything. */
 void advice_force(const char *variant, struct attn_device *dev);
+/* Of an implementation that must be a variant that it has not. */
+#define ADVICE_NO_VARIANT "it has no such variant for this problem; attnbench list --variants"
 /* Which variant a problem gets from an implementation that takes it, and by whose choice: "default"
  * (its own), "table" or "forced"; NULL: it has no variants. */
 const char *advice_variant(const struct attn_impl *impl, const struct attn_problem *p,

@@ -115,6 +115,11 @@ static size_t huge(const struct attn_problem *p, const struct attn_device *dev)
   return (size_t)1 << 50;
 }
 
+static size_t half(const struct attn_problem *p, const struct attn_device *dev)
+{
+  return (size_t)1 << 29;
+}
+
 /* Long enough for something to happen meanwhile. */
 static int run_slow(void *plan, const struct attn_args *a, void *stream)
 {
@@ -153,9 +158,24 @@ BROKEN(slow, "works, in 0.1 s", kept_prepare, run_slow, nothing);
 TWIN(of_fair, "broken/fair");
 TWIN(of_naive, "cpu/naive");
 
+/* Where there is room for one of them, the second finds none. */
+#define ROOM(id)                                                          \
+  static const struct attn_impl id = {.abi = ATTN_ABI,                    \
+                                      .name = "room/" #id,                \
+                                      .device = ATTN_CPU,                 \
+                                      .summary = "wants half a GiB",      \
+                                      .provenance = "made for the tests", \
+                                      .unsupported = honest_unsupported,  \
+                                      .workspace = half,                  \
+                                      .prepare = kept_prepare,            \
+                                      .run = run_fair,                    \
+                                      .finish = kept_finish}
+ROOM(first);
+ROOM(second);
+
 static const struct attn_impl *const impls[] = {
     &segv, &segv_later,    &hangs,          &hangs_later, &exits,         &aborts,
     &errs, &prepare_hangs, &prepare_aborts, &prepare_oom, &asks_too_much, &leaks,
-    &fair, &slow,          &of_fair,        &of_naive};
+    &fair, &slow,          &of_fair,        &of_naive,    &first,         &second};
 
 const struct attn_plugin attn_plugin = {ATTN_ABI, sizeof impls / sizeof *impls, impls};

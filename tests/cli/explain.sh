@@ -34,6 +34,16 @@ is "$(wc -l < "$dir/out")" 2 "--json: a line a problem"
 is "$(grep -c '"run":null' "$dir/out")" 2 "without a run"
 is "$(sed -n '1s/.*"bound":"\([a-z ]*\)".*/\1/p' "$dir/out")" "matrix units" "that names the bound"
 
+known="--machine h200 --plugin $builddir/tests/tune/variants.so --impl tune/*"
+# shellcheck disable=SC2086
+explain $known 's=32 d=8'
+is "$(grep -c 'its own choice, of which h200.tune says nothing' "$dir/out")" 2 "what would be chosen is told with its table"
+# shellcheck disable=SC2086
+explain $known --variant short 's=32 d=8'
+is "$? $(grep -c 'forced by --variant' "$dir/out")" "0 1" "or the one that it must be"
+says '^  variant *--variant short: it has no such variant for this problem' "and who has not that says so"
+is "$(grep -c 'own choice' "$dir/out")" 0 "and chooses no other"
+
 # ---- this machine
 
 problem='hq=4 hkv=2 sq=200 d=64 mask=causal'
@@ -79,6 +89,7 @@ bad 2 "needs a problem"
 bad 2 "list --machines" --machine pony 'sq=8'
 bad 2 "list --machines" --machine ../models/llama3-8b 'sq=8'
 bad 2 "leave out --device cpu" --machine h200 --device cpu 'sq=8'
+bad 2 "--variant foo: no implementation here has such a variant" --machine h200 --variant foo 's=8k hq=32'
 bad 2 "unknown key" --machine h200 'pony=8'
 bad 2 "no such implementation" --device cpu --impl cpu/pony 'sq=8'
 if ! "$ATTNBENCH" list --device cuda 2> /dev/null | grep -q 'cuda *present'; then

@@ -54,9 +54,21 @@ is "$(grep -c '"status":"\(crash\|timeout\|fail\|oom\)".*"median_s"' "$out")" 0 
 
 run --impl cpu/naive,broken/asks_too_much --out "$dir/room.jsonl" "$problem"
 case $(reason broken/asks_too_much "$dir/room.jsonl") in
-  *"1048576.000 GiB"*"workspaces of others hold 0.000 GiB: run it alone") ok 0 "no room beside others is said to be that" ;;
-  *) ok 1 "no room beside others: $(reason broken/asks_too_much "$dir/room.jsonl")" ;;
+  *"1048576.000 GiB"*" available") ok 0 "a pebibyte has no room alone either, and nobody says so" ;;
+  *) ok 1 "no room alone either: $(reason broken/asks_too_much "$dir/room.jsonl")" ;;
 esac
+
+# Half a GiB each, where the process may have little more than one of them.
+out=$dir/limited.jsonl
+(ulimit -v 900000 && run --cores 1 --impl 'room/*' --out "$out" "$problem")
+is "$(status room/first "$out") $(status room/second "$out")" "pass oom" "of two there is room for one"
+case $(reason room/second "$out") in
+  *"0.500 GiB of host memory asked for, 0."*"raise ulimit -v; workspaces of others hold 0.500 GiB: run it alone")
+    ok 0 "which is said, and by what limit" ;;
+  *) ok 1 "which is said, and by what limit: $(reason room/second "$out")" ;;
+esac
+run --cores 1 --impl 'room/*' --out "$dir/both.jsonl" "$problem"
+is "$(status room/first "$dir/both.jsonl") $(status room/second "$dir/both.jsonl")" "pass pass" "without it for both"
 
 # One run longer than the timeout, on one core, is no hang: every tile of the machine is progress.
 "$ATTNBENCH" verify --device cpu --cores 1 --rows 1 --timeout 1 --impl cpu/flash --quiet \

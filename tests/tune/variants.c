@@ -2,7 +2,8 @@
  *
  * variants.c - a plugin whose variants are known: tune/work takes 24 ms as "steady", its own
  * choice; 6 ms up to 100 keys and 72 ms beyond as "short"; 1 ms and the wrong answer as "wrong",
- * which it has for dtype=fp32 alone.  The second, tune/alone, has one variant.
+ * which it has for dtype=fp32 alone.  The second, tune/alone, has one variant; tune/elsewhere and
+ * tune/alone-elsewhere have the same on a GPU, where they are only asked for them.
  */
 #include <stdio.h>
 
@@ -92,6 +93,26 @@ static const struct attn_impl alone = {.abi = ATTN_ABI,
                                        .finish = free,
                                        .variant = one_variant};
 
-static const struct attn_impl *const impls[] = {&work, &alone};
+static const struct attn_impl elsewhere = {.abi = ATTN_ABI,
+                                           .name = "tune/elsewhere",
+                                           .device = ATTN_CUDA,
+                                           .provenance = "made for the tests",
+                                           .unsupported = honest_unsupported,
+                                           .prepare = prepare,
+                                           .run = run,
+                                           .finish = free,
+                                           .variant = variant};
 
-const struct attn_plugin attn_plugin = {ATTN_ABI, 2, impls};
+static const struct attn_impl alone_elsewhere = {.abi = ATTN_ABI,
+                                                 .name = "tune/alone-elsewhere",
+                                                 .device = ATTN_CUDA,
+                                                 .provenance = "made for the tests",
+                                                 .unsupported = honest_unsupported,
+                                                 .prepare = prepare,
+                                                 .run = run,
+                                                 .finish = free,
+                                                 .variant = one_variant};
+
+static const struct attn_impl *const impls[] = {&work, &alone, &elsewhere, &alone_elsewhere};
+
+const struct attn_plugin attn_plugin = {ATTN_ABI, sizeof impls / sizeof *impls, impls};
