@@ -30,6 +30,9 @@ static inline size_t attn_printable(const char *s, size_t n)
     return u[0] >= ' ' && u[0] != 0x7f;
   if (u[0] < 0xc2 || u[0] > 0xf4 || len > n || (u[0] == 0xc2 && u[1] < 0xa0))
     return 0;
+  if ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) ||
+      (u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] > 0x8f))
+    return 0; /* too long, a surrogate, or beyond the last */
   for (size_t i = 1; i < len; i++)
     if (u[i] >> 6 != 2)
       return 0;

@@ -56,6 +56,12 @@ const char *attn_dtype_name(enum attn_dtype t)
   return attn_dtype_names[t];
 }
 
+/* Of softcap and scale: what fp32 computes with them stays finite, and no quotient is lost. The
+ * backward computes weights again from scores, whose rounding it raises e to the power of. */
+#define REAL_MIN 1e-30
+#define REAL_MAX 1e30
+#define SCALE_MAX_BWD 1e3
+
 /* ---- check ---------------------------------------------------------------------------------- */
 
 static int check_dimension(const char *name, int64_t n, int64_t min, char *err, size_t errlen)
@@ -136,6 +142,15 @@ static int check_runs(const struct attn_problem *p, char *err, size_t errlen)
   return ATTN_OK;
 }
 
+/* Single sequences may be empty. */
+static int check_some(const struct attn_problem *p, char *err, size_t errlen)
+{
+  if (p->nruns && (!p->sq || !p->sk))
+    return attn_fail(err, errlen, "seqs: no sequence has %s: give one of them some",
+                     p->sq ? "keys" : "queries");
+  return ATTN_OK;
+}
+
 /* What only a paged cache has. */
 static int check_cache(const struct attn_problem *p, char *err, size_t errlen)
 {
@@ -183,11 +198,15 @@ static int check_options(const struct attn_problem *p, char *err, size_t errlen)
                      (long long)p->window_left, (long long)p->window_right);
   if (!window && (p->window_left || p->window_right))
     return attn_fail(err, errlen, "window lengths without mask=window");
-  if (!(p->softcap >= 0 && isfinite(p->softcap)))
-    return attn_fail(err, errlen, "softcap=%g: want a number above 0, or leave it out", p->softcap);
-  if (!(p->scale >= 0 && isfinite(p->scale)))
-    return attn_fail(err, errlen, "scale=%g: want a number above 0, or leave it out for 1/sqrt(d)",
-                     p->scale);
+  double scale_max = p->op == ATTN_BWD ? SCALE_MAX_BWD : REAL_MAX;
+  if (p->softcap != 0 && !(p->softcap >= REAL_MIN && p->softcap <= REAL_MAX))
+    return attn_fail(err, errlen, "softcap=%g: want a number from %g to %g, or leave it out",
+                     p->softcap, REAL_MIN, REAL_MAX);
+  if (p->scale != 0 && !(p->scale >= REAL_MIN && p->scale <= scale_max))
+    return attn_fail(err, errlen,
+                     "scale=%g with op=%s: want a number from %g to %g, or leave it out for "
+                     "1/sqrt(d)",
+                     p->scale, attn_op_name(p->op), REAL_MIN, scale_max);
   if (!(p->dropout_p >= 0 && p->dropout_p < 1) || (p->dropout_p == 0 && p->dropout_seed))
     return attn_fail(err, errlen, "dropout=%g: want a probability above 0 and below 1",
                      p->dropout_p);
@@ -202,7 +221,9 @@ static int check_options(const struct attn_problem *p, char *err, size_t errlen)
 
 int attn_problem_check(const struct attn_problem *p, char *err, size_t errlen)
 {
-  int rc = check_dimensions(p, err, errlen);
+  int rc = check_some(p, err, errlen);
+  if (!rc)
+    rc = check_dimensions(p, err, errlen);
   if (!rc)
     rc = p->nruns ? check_runs(p, err, errlen) : check_lengths(p, p->sq, p->sk, err, errlen);
   if (!rc)

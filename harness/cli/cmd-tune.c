@@ -40,7 +40,7 @@ static void describe(const struct options *o, char *how, size_t len)
 /* What was measured is kept, where no command looks for it. */
 static int interrupted(struct options *o, struct tune_result *t, const char *path)
 {
-  char err[1024], how[700], part[4300];
+  char err[1024], how[RUN_REPRO + 64], part[4300];
   describe(o, how, sizeof how);
   snprintf(part, sizeof part, "%s.partial", path);
   if (!t->n || tune_write(t, part, how, err, sizeof err))
@@ -52,7 +52,7 @@ static int interrupted(struct options *o, struct tune_result *t, const char *pat
 static int finish(struct options *o, struct tune_result *t, const char *path)
 {
   const struct run_summary *s = &t->summary;
-  char err[1024], how[700];
+  char err[1024], how[RUN_REPRO + 64];
   int wrong = s->count[STATUS_FAIL] + s->count[STATUS_INVALID] + s->count[STATUS_CRASH] +
               s->count[STATUS_TIMEOUT];
   if (s->interrupted)

@@ -38,15 +38,68 @@ static const struct option_row *find(const char *name, size_t n, unsigned option
   return NULL;
 }
 
-/* The options that change a record's numbers, for its repro line; a trace without its folders. */
-static void remember(struct options *o, const struct option_row *r, const char *value)
+/* Room that a scenario, or the name of another command, takes behind the options. */
+#define REPRO_SPARE 32
+
+static const char plain[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:,=+-@%";
+
+/* A value as a shell reads it back, behind what is there; false: no room. */
+static bool put_word(char *text, size_t size, const char *value)
 {
-  size_t used = strlen(o->repro);
-  if (r->repro)
-    snprintf(o->repro + used, sizeof o->repro - used, " --%s%s%s", r->name, r->arg ? " " : "",
-             !r->arg                    ? ""
-             : strcmp(r->name, "trace") ? value
-                                        : path_base(value));
+  bool quoted = !*value || value[strspn(value, plain)];
+  size_t at = strlen(text);
+  size -= 7; /* a blank, both quotes and one that is escaped */
+  text[at++] = ' ';
+  if (quoted)
+    text[at++] = '\'';
+  for (; *value && at < size; value++) {
+    const char *c = *value == '\'' ? "'\\''" : (char[]){*value, 0};
+    memcpy(text + at, c, strlen(c));
+    at += strlen(c);
+  }
+  if (quoted)
+    text[at++] = '\'';
+  text[at] = 0;
+  return !*value;
+}
+
+/* Records are UTF-8, and a command is one line. */
+static bool is_text(const char *value)
+{
+  size_t n = strlen(value), len;
+  while (n && (len = attn_printable(value, n))) {
+    value += len;
+    n -= len;
+  }
+  return !n;
+}
+
+/* The options that change a record's numbers, for its repro line; a trace without its folders. */
+static int remember(struct options *o, const struct option_row *r, const char *value, char *err,
+                    size_t errlen)
+{
+  size_t used = strlen(o->repro), size = sizeof o->repro - REPRO_SPARE;
+  if (!r->repro)
+    return 0;
+  if (r->arg && !strcmp(r->name, "trace"))
+    value = path_base(value);
+  if (r->arg && !is_text(value)) {
+    snprintf(err, errlen,
+             "--%s %s: a record cannot hold a name that is no printable UTF-8; rename it", r->name,
+             ATTN_ECHOS(value));
+    return -1;
+  }
+  if (used + strlen(r->name) + 16 < size) {
+    snprintf(o->repro + used, sizeof o->repro - used, " --%s", r->name);
+    if (!r->arg || put_word(o->repro, size, value))
+      return 0;
+  }
+  snprintf(err, errlen,
+           "--%s: the options are too long for the command in a record, %zu bytes; "
+           "use shorter names of files",
+           r->name, size);
+  return -1;
 }
 
 /* The options that another attnbench must be given to measure the same; all of serve's. */
@@ -86,7 +139,8 @@ static int take(struct options *o, const struct command *c, int argc, char **arg
                o->refused[0] ? o->refused : "not understood", r->help);
     return -1;
   }
-  remember(o, r, value);
+  if (remember(o, r, value, err, errlen))
+    return -1;
   pass_on(o, c, r, value);
   return r->arg && !equals ? 2 : 1;
 }

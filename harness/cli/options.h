@@ -65,7 +65,7 @@ struct options {
   const char *machine; /* a known one, or NULL */
   bool json;
   const char *list_problems;
-  char repro[512];
+  char repro[RUN_REPRO];
   char refused[80]; /* why the last value was, or "" */
 };
 

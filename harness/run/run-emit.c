@@ -14,6 +14,7 @@
 #include "harness/base/path.h"
 #include "harness/record/fields.h"
 #include "harness/run/run-parts.h"
+#include "impl/echo.h"
 
 /* variant: that was forced, or "" */
 static void key_of(char *key, size_t len, const char *impl, const char *variant,
@@ -90,7 +91,7 @@ static void put_suite_name(const char *suite, char *name, size_t size)
   size_t n = strlen(base), ending = strlen(".suite");
   if (n > ending && !strcmp(base + n - ending, ".suite"))
     n -= ending;
-  snprintf(name, size, "%.*s", (int)n, base);
+  attn_escape(name, 0, size, base, n);
 }
 
 void run_describe(const struct run *run, const struct attn_problem *p, struct group_case *c)
@@ -110,7 +111,7 @@ void run_describe(const struct run *run, const struct attn_problem *p, struct gr
 
 int run_emit(struct run *run, const struct group *g, struct group_case *c, char *err, size_t errlen)
 {
-  char repro[2 * ATTN_PROBLEM_TEXT], problem[ATTN_PROBLEM_TEXT];
+  char repro[RUN_REPRO + 2 * ATTN_PROBLEM_TEXT], problem[ATTN_PROBLEM_TEXT];
   struct record *r = &c->record;
   int status = ATTN_OK;
   attn_problem_print(&r->problem, problem, sizeof problem);

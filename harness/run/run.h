@@ -16,6 +16,10 @@ struct run_item {
   int nimpls;
 };
 
+#define RUN_REPRO                                                                \
+  4096 /* bytes of the command that repeats a record, without --impl and problem \
+        */
+
 struct run_options {
   const struct device_ops *device;
   struct device_options device_options;

@@ -74,6 +74,29 @@ said=$("$ATTNBENCH" run --device "$wild" 2>&1)
 case $said in *'a\x0ab\x01\xff'*) ok 0 "bytes that do not print are escaped" ;; *) ok 1 "bytes that do not print are escaped: $said" ;; esac
 ok $(("$(printf '%s' "$("$ATTNBENCH" run --device "$long" 2>&1)" | wc -c)" > 400)) "a long word is shortened"
 
+# What fails is repeated by the command that stands below it.
+there=$(mktemp -d "${TMPDIR:-/tmp}/attnbench-commands.XXXXXX") || exit 1
+plugin="$there/it's; my.so"
+cp "$builddir/tests/plugin/wrong.so" "$plugin"
+attnbench() { "$ATTNBENCH" "$@"; }
+again=$(attnbench verify --device cpu --plugin "$plugin" --impl plugin/plain 'sq=16 d=8' 2> /dev/null | sed -n 's/.*again: //p')
+is "$(eval "$again" 2> /dev/null | sed -n 's/.*again: //p')" "$again" "a command with quotes repeats itself: $again"
+ok "$([ -n "$again" ]; echo $?)" "and is there"
+
+# A suite's name is in its records, whatever the file is called.
+echo 'op=fwd s=8 d=8' > "$there/$(printf 'a\377b').suite"
+attnbench verify --device cpu --impl cpu/naive --quiet --suite "$there/$(printf 'a\377b').suite" --out "$there/r" > /dev/null
+is "$? $(grep -c '"suite":"a\\\\xffb"' "$there/r")" "0 1" "bytes of a suite's name that are no text are escaped"
+rm -r "$there"
+
+bad 2 "want a number from 1e-30 to 1e+30" verify --device cpu 's=8 d=8 softcap=1e300'
+bad 2 "want a number from 1e-30 to 1e+30" verify --device cpu 's=8 d=8 softcap=1e-300'
+bad 2 "want a number from 1e-30 to 1e+30" verify --device cpu 's=8 d=8 scale=1e38'
+for p in scale=1e30 scale=1e-30 softcap=1e30 softcap=1e-30 'op=bwd scale=1e3' 'op=bwd softcap=1e-30'; do
+  "$ATTNBENCH" verify --device cpu --quiet "hq=2 s=40 d=64 $p" > /dev/null 2>&1
+  is $? 0 "the ends of the range verify: $p"
+done
+
 bad 2 "--graph: device cpu has no graphs" run --device cpu --graph 'b=1 hq=1 sq=8 d=16'
 bad 2 "--resume needs --out" verify --device cpu --resume 'b=1 hq=1 sq=8 d=16'
 if [ -w /dev/full ]; then

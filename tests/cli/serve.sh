@@ -108,6 +108,31 @@ done
 is "$(grep -o '"trace":"[^"]*"' "$tmp/records" | sort | uniq -c | tr -s ' \n' ' ')" \
   ' 1 "trace":"azure.csv" 2 "trace":"mooncake.jsonl" ' "records name a trace without its folders"
 is "$(grep -c -- "--trace $traces" "$tmp/records")" 0 "nor do the commands that repeat them"
+
+# The command in a record is one that a shell takes, whatever a file is called.
+program=$(cd "$(dirname "$ATTNBENCH")" && pwd)/$(basename "$ATTNBENCH")
+attnbench() { "$program" "$@"; }
+repro() { sed -n 's/.*"repro":"\(.*\)"}$/\1/p' "$1" | sed 's/\\\(["\\]\)/\1/g'; }
+odd=$tmp/odd
+mkdir -p "$odd/my plug"
+cp "$builddir/tests/serve/short.so" "$odd/my plug/p.so"
+for name in 'my trace.jsonl' 'a"b$(touch x);touch x.jsonl' "it's.jsonl" 'back\slash*.jsonl' '%1,a=b@c+d:e.jsonl'; do
+  cp "$traces/mooncake.jsonl" "$odd/$name"
+  rm -f "$odd/one" "$odd/two"
+  "$ATTNBENCH" serve memory --quiet --plugin "$odd/my plug/p.so" --trace "$odd/$name" --out "$odd/one" > /dev/null
+  (cd "$odd" && eval "$(repro one)" --out two) > /dev/null
+  is "$? $(repro "$odd/two")" "0 $(repro "$odd/one")" "is repeated by its command: $name"
+done
+is "$(test -e "$odd/x"; echo $?)" 1 "which runs nothing else"
+has "$(repro "$odd/two")" " --trace %1,a=b@c+d:e.jsonl " "what needs no quotes has none"
+wild=$(printf 'a\nb.jsonl')
+cp "$traces/mooncake.jsonl" "$odd/$wild"
+bad 'a\x0ab.jsonl: a record cannot hold' memory --trace "$odd/$wild"
+wild=$(printf 'a\377b.jsonl')
+cp "$traces/mooncake.jsonl" "$odd/$wild"
+bad 'a\xffb.jsonl: a record cannot hold' memory --trace "$odd/$wild"
+bad "too long for the command in a record" memory --trace "$(printf '%05000d' 0)"
+
 "$ATTNBENCH" report "$tmp/records" --out "$tmp/report" > /dev/null
 is $? 0 "a report of nothing but serving records"
 has "$(cat "$tmp/report/tables/serving.md")" "mooncake" "its table has the trace"

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include <math.h>
 #include <time.h>
 
 #include "impl/attn.h"
@@ -87,7 +88,7 @@ static void random_options(struct attn_problem *p)
   p->alibi = draw(2);
   p->dropout_p = draw(2) ? real() / 0x1p31 : 0;
   p->dropout_seed = p->dropout_p > 0 ? draw(1u << 31) * draw(1u << 31) * 4 : 0;
-  p->scale = draw(2) ? real() : 0;
+  p->scale = draw(2) ? fmin(real(), p->op == ATTN_BWD ? 1e3 : 1e30) : 0;
   random_cache(p);
   p->layout = p->nruns ? ATTN_PACKED : draw(2) ? ATTN_BHSD : ATTN_BSHD;
   p->deterministic = draw(2);
@@ -131,9 +132,9 @@ static void longest_text_fits(void)
   struct attn_problem p, q;
   char text[ATTN_PROBLEM_TEXT], err[256];
   attn_problem_parse("hq=2000000000 sq=1 op=append dtype=fp16 mask=window:2000000000:2000000000 "
-                     "d=200000000 dv=200000001 softcap=1.2345678901234567e-300 alibi=1 "
+                     "d=200000000 dv=200000001 softcap=1.2345678901234567e-29 alibi=1 "
                      "dropout=1.2345678901234567e-300@18446744073709551615 deterministic=1 "
-                     "scale=1.2345678901234567e-300 page=1000000000 kv=e4m3",
+                     "scale=1.2345678901234567e-29 page=1000000000 kv=e4m3",
                      &p, err, sizeof err);
   p.nruns = ATTN_MAX_RUNS;
   p.prefix = p.page;
@@ -236,8 +237,13 @@ static const struct {
     {"512", "\"512\" has no '='"},
     {"sq=512 softcap=-1", "softcap=-1: want"},
     {"sq=512 softcap=inf", "softcap=inf: want"},
-    {"sq=512 scale=nan", "scale=nan: want a number above 0"},
-    {"sq=512 scale=0", "scale=0: want a number above 0"},
+    {"sq=512 softcap=1e300", "softcap=1e+300: want a number from 1e-30 to 1e+30"},
+    {"sq=512 softcap=1e-300", "softcap=1e-300: want a number from 1e-30 to 1e+30"},
+    {"sq=512 scale=1e38", "scale=1e+38 with op=fwd: want a number from 1e-30 to 1e+30"},
+    {"sq=512 scale=1e-31", "scale=1e-31 with op=fwd: want a number from 1e-30 to 1e+30"},
+    {"sq=512 scale=2000 op=bwd", "scale=2000 with op=bwd: want a number from 1e-30 to 1000"},
+    {"sq=512 scale=nan", "scale=nan: want a number from 1e-30"},
+    {"sq=512 scale=0", "scale=0: want a number from 1e-30"},
     {"sq=512 scale=1,5", "\"5\" has no '='"},
     {"sq=512 dropout=1@3", "dropout=1@3: want P@SEED"},
     {"sq=512 dropout=0@3", "dropout=0: want a probability"},
@@ -254,7 +260,9 @@ static const struct {
     {"seqs=0x5", "seqs=0x5: want"},
     {"seqs=2x5/", "seqs=2x5/: want"},
     {"seqs=2x3x4", "seqs=2x3x4: want"},
-    {"seqs=2x0/0", "sq=0: want"},
+    {"seqs=2x0/0", "no sequence has queries"},
+    {"seqs=0/1+0/2", "no sequence has queries"},
+    {"seqs=1/0+2/0", "no sequence has keys"},
     {"seqs=64kx64k", "more than 2147483647 tokens"},
     {"op=append sq=9 sk=8", "op=append has sq=9 queries on sk=8 keys"},
     {"op=decode seqs=3x1/2+1x5/4", "op=decode has sq=5 queries on sk=4 keys"},
