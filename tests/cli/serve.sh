@@ -116,6 +116,7 @@ repro() { sed -n 's/.*"repro":"\(.*\)"}$/\1/p' "$1" | sed 's/\\\(["\\]\)/\1/g'; 
 odd=$tmp/odd
 mkdir -p "$odd/my plug"
 cp "$builddir/tests/serve/short.so" "$odd/my plug/p.so"
+# shellcheck disable=SC2016 # to be expanded by nobody
 for name in 'my trace.jsonl' 'a"b$(touch x);touch x.jsonl' "it's.jsonl" 'back\slash*.jsonl' '%1,a=b@c+d:e.jsonl'; do
   cp "$traces/mooncake.jsonl" "$odd/$name"
   rm -f "$odd/one" "$odd/two"
