@@ -16,9 +16,8 @@ struct run_item {
   int nimpls;
 };
 
-#define RUN_REPRO                                                                \
-  4096 /* bytes of the command that repeats a record, without --impl and problem \
-        */
+/* Bytes of the command that repeats a record, without --impl and problem. */
+#define RUN_REPRO 4096
 
 struct run_options {
   const struct device_ops *device;
