@@ -9,9 +9,9 @@
 
 #include "tests/cheats/honest.h"
 
-#define BROKEN(id, words, at_prepare, at_run, bytes)                         \
+#define NAMED(id, label, words, at_prepare, at_run, bytes)                   \
   static const struct attn_impl id = {.abi = ATTN_ABI,                       \
-                                      .name = "broken/" #id,                 \
+                                      .name = label,                         \
                                       .device = ATTN_CPU,                    \
                                       .summary = words,                      \
                                       .provenance = "broken, for the tests", \
@@ -20,6 +20,7 @@
                                       .prepare = at_prepare,                 \
                                       .run = at_run,                         \
                                       .finish = kept_finish}
+#define BROKEN(id, ...) NAMED(id, "broken/" #id, __VA_ARGS__)
 
 static int run_fair(void *plan, const struct attn_args *a, void *stream)
 {
@@ -159,19 +160,8 @@ TWIN(of_fair, "broken/fair");
 TWIN(of_naive, "cpu/naive");
 
 /* Where there is room for one of them, the second finds none. */
-#define ROOM(id)                                                          \
-  static const struct attn_impl id = {.abi = ATTN_ABI,                    \
-                                      .name = "room/" #id,                \
-                                      .device = ATTN_CPU,                 \
-                                      .summary = "wants half a GiB",      \
-                                      .provenance = "made for the tests", \
-                                      .unsupported = honest_unsupported,  \
-                                      .workspace = half,                  \
-                                      .prepare = kept_prepare,            \
-                                      .run = run_fair,                    \
-                                      .finish = kept_finish}
-ROOM(first);
-ROOM(second);
+NAMED(first, "room/first", "wants half a GiB", kept_prepare, run_fair, half);
+NAMED(second, "room/second", "wants half a GiB", kept_prepare, run_fair, half);
 
 static const struct attn_impl *const impls[] = {
     &segv, &segv_later,    &hangs,          &hangs_later, &exits,         &aborts,

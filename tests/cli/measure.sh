@@ -69,6 +69,11 @@ BUDGET=abc refused "BUDGET=abc" "$dir/none" traffic
 measure --help
 is "$?: $(grep -c 'OUT \[STEP' "$dir/out"): $(ls -d -- --help 2> /dev/null)" "2: 1: " "an option is no folder"
 
+# A step of several commands has the code of the one that failed, whichever it is.
+printf '#!/bin/sh\n[ "$1" = list ] && exit\ncase "$*" in *s=8k*) exit 3 ;; esac\n' > "$dir/attnbench"
+measure "$dir/bad" training
+is "$?: $(awk '$1 == "training" { print $NF }' "$dir/out")" "1: 3" "a command that fails is its step's code"
+
 # Told to stop, with all that it runs: the step at work ends, no other begins, and the table is printed.
 printf '#!/bin/sh\ntrap "exit 130" TERM\n[ "$1" = list ] && exit\necho run >> "$LOG"\nwhile :; do sleep 0.1; done\n' \
   > "$dir/attnbench"

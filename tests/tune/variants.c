@@ -74,44 +74,20 @@ static int one_variant(const struct attn_problem *p, const struct attn_device *d
   return i ? -1 : describe(STEADY, out);
 }
 
-static const struct attn_impl work = {.abi = ATTN_ABI,
-                                      .name = "tune/work",
-                                      .device = ATTN_CPU,
-                                      .provenance = "made for the tests",
-                                      .unsupported = honest_unsupported,
-                                      .prepare = prepare,
-                                      .run = run,
-                                      .finish = free,
-                                      .variant = variant};
-static const struct attn_impl alone = {.abi = ATTN_ABI,
-                                       .name = "tune/alone",
-                                       .device = ATTN_CPU,
-                                       .provenance = "made for the tests",
-                                       .unsupported = honest_unsupported,
-                                       .prepare = prepare,
-                                       .run = run,
-                                       .finish = free,
-                                       .variant = one_variant};
-
-static const struct attn_impl elsewhere = {.abi = ATTN_ABI,
-                                           .name = "tune/elsewhere",
-                                           .device = ATTN_CUDA,
-                                           .provenance = "made for the tests",
-                                           .unsupported = honest_unsupported,
-                                           .prepare = prepare,
-                                           .run = run,
-                                           .finish = free,
-                                           .variant = variant};
-
-static const struct attn_impl alone_elsewhere = {.abi = ATTN_ABI,
-                                                 .name = "tune/alone-elsewhere",
-                                                 .device = ATTN_CUDA,
-                                                 .provenance = "made for the tests",
-                                                 .unsupported = honest_unsupported,
-                                                 .prepare = prepare,
-                                                 .run = run,
-                                                 .finish = free,
-                                                 .variant = one_variant};
+#define WORK(id, label, where, choices)                                   \
+  static const struct attn_impl id = {.abi = ATTN_ABI,                    \
+                                      .name = label,                      \
+                                      .device = where,                    \
+                                      .provenance = "made for the tests", \
+                                      .unsupported = honest_unsupported,  \
+                                      .prepare = prepare,                 \
+                                      .run = run,                         \
+                                      .finish = free,                     \
+                                      .variant = choices}
+WORK(work, "tune/work", ATTN_CPU, variant);
+WORK(alone, "tune/alone", ATTN_CPU, one_variant);
+WORK(elsewhere, "tune/elsewhere", ATTN_CUDA, variant);
+WORK(alone_elsewhere, "tune/alone-elsewhere", ATTN_CUDA, one_variant);
 
 static const struct attn_impl *const impls[] = {&work, &alone, &elsewhere, &alone_elsewhere};
 
